@@ -361,7 +361,10 @@ class TestScores:
         """Women score 0.35 or 0.75 by the decision: 20 of 40 and 20 of 60 turn out well."""
         scores = np.where(self.favoured == 1, 0.75, 0.35)
         result = measure_decisions(self.favoured, self.deserving, {"sex": self.sex}, y_score=scores)
-        found = [(cell.group, cell.n, cell.mean_score, quantity_value(cell.base_rate)) for cell in result.calibration]
+        found = [
+            (cell.group, cell.n, quantity_value(cell.mean_score), quantity_value(cell.base_rate))
+            for cell in result.calibration
+        ]
         assert found == [
             ("men", 40, pytest.approx(0.35), 0.5),
             ("men", 60, pytest.approx(0.75), pytest.approx(2 / 3)),
@@ -400,7 +403,7 @@ class TestScores:
         scores = np.where(self.favoured == 1, 1 + 1e-7, -1e-7)
         result = measure_decisions(self.favoured, self.deserving, {"sex": self.sex}, y_score=scores)
         assert quantity_value(result.overall["mean_score"]) == pytest.approx(0.5)
-        assert {round(cell.mean_score, 9) for cell in result.calibration} == {0.0, 1.0}
+        assert {round(cell.mean_score.value, 9) for cell in result.calibration} == {0.0, 1.0}
 
 
 @pytest.mark.parametrize(

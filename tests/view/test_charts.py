@@ -336,13 +336,13 @@ def test_reliability_stands_for_the_bins():
     panels = draw_calibration(FULL.groups, by)
     known = [one for one in bins if one.base_rate.kind != "unknown"]
     assert [point[:4] for panel in panels for point in panel.bins] == [
-        (one.mean_score, one.base_rate.value, one.base_rate.low, one.base_rate.high) for one in known
+        (one.mean_score.value, one.base_rate.value, one.base_rate.low, one.base_rate.high) for one in known
     ]
     source = '{% import "charts.html" as draw %}{{ draw.reliability(panels, "sex", "about it") }}'
     root = Page(template_environment().from_string(source).render(panels=panels)).root
     circles = [(float(one.attributes["cx"]), float(one.attributes["cy"])) for one in root.all("circle")]
     assert circles == [
-        pytest.approx((140 * one.mean_score, 140 - 140 * one.base_rate.value), abs=0.051) for one in known
+        pytest.approx((140 * one.mean_score.value, 140 - 140 * one.base_rate.value), abs=0.051) for one in known
     ]
 
 

@@ -11,7 +11,6 @@ from evenhand.certification.certificate.result import Certificate
 from evenhand.core.document import Document
 from evenhand.core.result import Result, ResultNumber
 from evenhand.core.result_part import ResultPart
-from evenhand.groups.label_coverage import find_caution
 from evenhand.groups.result import GroupMetrics
 from evenhand.individual.changes import ChangeResult
 from evenhand.individual.result import IndividualResult
@@ -145,9 +144,7 @@ class AuditResult(Result):
                 yield from part.numbers()
         if self.residual_subgroups is not None:
             worst = next(self.residual_subgroups.numbers())
-            yield worst._replace(
-                name="worst_subgroup_residual", caution=find_caution(self.groups.everyone.label_coverage)
-            )
+            yield worst._replace(name="worst_subgroup_residual", caution=self.groups.everyone.caution())
 
     def document(self) -> Document:
         """Build the document of the audit: summary, results of each part, method and limits."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, Self
 
 from pydantic import Field
@@ -10,7 +10,7 @@ from pydantic import Field
 from evenhand.core.document import WIDE_ROWS
 from evenhand.core.result_part import ResultPart
 from evenhand.core.text import list_some
-from evenhand.groups.label_coverage import LabelCoverage, find_caution
+from evenhand.groups.label_coverage import PREFIX, LabelCoverage
 from evenhand.stats.metric_specs import DECISION_METRICS, METRICS
 from evenhand.stats.quantity import Observed, Quantity, Unknown, quantity_value
 
@@ -79,9 +79,9 @@ class Group(ResultPart):
         """Attributes and values that define the group: ``sex Female and race White``."""
         return " and ".join(f"{name} {value}" for name, value in self.values.items())
 
-    def caution(self, name: str) -> str:
+    def caution(self, name: str = "own_metric") -> str:
         """Describe the selective true labels that a metric depends on; empty if there are none."""
-        return "" if name in DECISION_METRICS else find_caution(self.label_coverage)
+        return "" if name in DECISION_METRICS or self.label_coverage is None else self.label_coverage.caution
 
     def numbers(self) -> Iterator[tuple[str, str, Quantity]]:
         """Yield the label, name and value of all metrics; the label is empty for metrics over all labels."""
@@ -218,6 +218,13 @@ class ProxyRates(Breakdown):
 
     people: int
     assumption: str = ASSUMPTION
+
+
+def describe_selective(groups: Iterable[Group]) -> str:
+    """List the groups with selective labels; empty if there are none."""
+    cautions = [f"{group.label}: {group.caution().removeprefix(PREFIX)}" for group in groups if group.caution()]
+    more = f"; and in {len(cautions) - 3} more groups" if len(cautions) > 3 else ""
+    return f"{PREFIX}{'; '.join(cautions[:3])}{more}" if cautions else ""
 
 
 def list_counts(groups: Mapping[str, int]) -> str:

@@ -169,7 +169,6 @@ class _CustomMetric(NamedTuple):
             np.array([self.effective_size(rows) for rows in members]),
             limits,
             f"{METHOD}, {samples}{'' if self.weights is None else ', weighted'}",
-            requirement=f", with a defined {self.name}",
             unknown=[number if isinstance(number, str) else "" for number in numbers],
         )
 

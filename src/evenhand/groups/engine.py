@@ -31,7 +31,7 @@ from evenhand.groups.membership import (
 )
 from evenhand.groups.result import CalibrationBin, GroupMetrics
 from evenhand.stats.metric_specs import order_names
-from evenhand.stats.quantity import Known, Quantity, Unknown
+from evenhand.stats.quantity import Quantity, Unknown
 
 TENTHS = 10
 
@@ -171,12 +171,10 @@ def calibrate(sample: Sample, partition: Partition, confidence: float) -> Iterat
     counts = sample.count(cells, TENTHS * len(partition.values))
     scores, observed = (counts.estimators[name].measure(confidence) for name in (sample.scored, sample.observed))
     for i in np.flatnonzero(counts.n > 0).tolist():
-        score = scores[i]
-        assert isinstance(score, Known)
         yield CalibrationBin(
             by=partition.by[0],
             group=partition.labels[i // TENTHS],
             n=int(counts.people[i]),
-            mean_score=score.value,
+            mean_score=scores[i],
             base_rate=observed[i],
         )

@@ -28,7 +28,6 @@ class Estimator:
             confidence level. Groups without an interval have NaN limits.
         method: Name of the interval method.
         weighting: Suffix of the methods of weighted intervals. Empty without weights.
-        requirement: Additional condition, apart from its size, for comparing a group; empty if there is none.
         unknown: Reason why each group has no number at any level, empty if it has one; or one reason for all groups
             without an interval.
     """
@@ -39,7 +38,6 @@ class Estimator:
     limits: Callable[[Integers, float], Limits]
     method: str
     weighting: str = ""
-    requirement: str = ""
     unknown: str | Sequence[str] = ""
 
     @property
@@ -51,6 +49,12 @@ class Estimator:
     def denominator(self) -> str:
         """Description of the people in the denominator."""
         return METRICS[self.metric if self.metric in METRICS else "own_metric"].denominator
+
+    @property
+    def requirement(self) -> str:
+        """Description of the people that a compared group must have."""
+        title = METRICS[self.metric].title if self.metric in METRICS else self.metric
+        return f"{self.denominator}, and a known {title}" if self.unknown else self.denominator
 
     def comparable(self, min_size: int) -> Booleans:
         """Return a mask of the groups that are large enough for a comparison, and have a number."""

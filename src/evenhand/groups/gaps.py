@@ -9,9 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from evenhand.core.typing import Integers
-from evenhand.groups.breakdown import Gap, Group
+from evenhand.groups.breakdown import Gap, Group, describe_selective
 from evenhand.groups.estimators import Estimator
-from evenhand.groups.label_coverage import describe_selective
 from evenhand.stats.level import bonferroni
 from evenhand.stats.metric_specs import DECISION_METRICS, LOWER_IS_WORSE, METRICS
 from evenhand.stats.probable import largest_absolute
@@ -87,7 +86,7 @@ def compare_groups(
     missing_reference = reference is not None and reference not in included
     if missing_reference or len(compared) < 2:
         place = f"the reference group {base_label}" if missing_reference else "at least two groups"
-        reason = f"{place} must have {min_size} {estimator.denominator}{estimator.requirement}"
+        reason = f"{place} must have {min_size} {estimator.requirement}"
         return describe(value=Unknown(reason=reason))
     base = int(np.argmax(limits.value if reference is None else compared == reference))
     others, rest, start = np.delete(compared, base), limits.take(np.arange(len(compared)) != base), limits.take(base)
@@ -175,15 +174,16 @@ def compare_labels(
     return [(largest or gaps[0]).model_copy(update={**place, "not_assessable": left_out}), *gaps]
 
 
-def add_cautions(gaps: Iterable[Gap], groups: Iterable[Group]) -> tuple[Gap, ...]:
+def add_cautions(gaps: Iterable[Gap], groups: Sequence[Group]) -> tuple[Gap, ...]:
     """Add a caution to gaps that depend on selective true labels.
 
     The caution names the compared groups; for an unknown gap, all groups that are large enough.
     """
-    coverage = {group.label: group.label_coverage for group in groups if not group.small}
 
     def caution(gap: Gap) -> str:
         left_out = () if isinstance(gap.value, Unknown) else gap.not_assessable
-        return "" if gap.metric in DECISION_METRICS else describe_selective(coverage, left_out)
+        return describe_selective(group for group in groups if not group.small and group.label not in left_out)
 
-    return tuple(gap.model_copy(update={"caution": caution(gap)}) for gap in gaps)
+    return tuple(
+        gap if gap.metric in DECISION_METRICS else gap.model_copy(update={"caution": caution(gap)}) for gap in gaps
+    )

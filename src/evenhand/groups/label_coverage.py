@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Self
 
 import numpy as np
@@ -97,23 +97,3 @@ def count_labels(
         for part in (n, n * labelled)
     )
     return [LabelCoverage.of(*row, decisions) for row in zip(people, known, strict=True)]
-
-
-def find_caution(coverage: LabelCoverage | None) -> str:
-    """Return the caveat for a label coverage, or an empty string."""
-    return "" if coverage is None else coverage.caution
-
-
-def describe_selective(coverage: Mapping[str, LabelCoverage | None], left_out: Iterable[str] = ()) -> str:
-    """List the groups with selective labels; empty if there are none."""
-    skipped = set(left_out)
-    cautions = {
-        label: caution.removeprefix(PREFIX)
-        for label, part in coverage.items()
-        if label not in skipped and (caution := find_caution(part))
-    }
-    if not cautions:
-        return ""
-    listed = [f"{label}: {text}" for label, text in list(cautions.items())[:3]]
-    more = f"; and in {len(cautions) - 3} more groups" if len(cautions) > 3 else ""
-    return f"{PREFIX}{'; '.join(listed)}{more}"

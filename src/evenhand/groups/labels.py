@@ -105,6 +105,5 @@ def _macro_recall(cells: GroupedCells, truth: Integers, labels: int, accuracy: E
         metric="macro_recall",
         limits=limit_each(compute),
         method=MACRO,
-        requirement=", with every true label among them",
         unknown=[f"{count} of the labels do not occur as a true label" if count else "" for count in missing],
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -51,10 +51,6 @@ class Membership:
     def known(self) -> tuple[str, ...]:
         """Names of the groups without unknown values."""
         return self.labels[:-1] if self.unknown else self.labels
-
-    def at(self, rows: Any) -> Membership:
-        """Select people by position or mask."""
-        return replace(self, codes=self.codes[rows])
 
 
 class DecidedPeople(NamedTuple):

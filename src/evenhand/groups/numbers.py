@@ -96,7 +96,6 @@ class NumberSample(Sample):
                 limit_each(partial(compute, share)),
                 ORDERED,
                 weighting,
-                requirement=", enough for an interval of this quantile",
                 unknown="too few people for an interval of this quantile",
             )
         halves = (self.decided > self.median).astype(np.int64)

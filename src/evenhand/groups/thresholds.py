@@ -10,9 +10,9 @@ import numpy as np
 
 from evenhand.core.typing import Booleans, Floats
 from evenhand.groups.config import GroupConfig
-from evenhand.groups.curves import Curve, ThresholdCurves
 from evenhand.groups.decisions import DecisionSample
 from evenhand.groups.membership import DecidedPeople, Partition, list_partitions
+from evenhand.groups.result import Curve, ThresholdCurves
 from evenhand.schema.thresholds import Threshold
 from evenhand.stats.curves import RateCurves, gap_band, kolmogorov_width, rate_bands
 from evenhand.stats.level import bonferroni

@@ -50,7 +50,7 @@ def compare_groups(
     )
     # The test set and then the validation set are grouped with common ranges.
     memberships = {name: group_by_attribute(schema[name], individuals[:, schema.position(name)]) for name in names}
-    tested = [replace(membership.at(slice(test)), unknown=False) for membership in memberships.values()]
+    tested = [replace(membership, codes=membership.codes[:test], unknown=False) for membership in memberships.values()]
     original, new = (
         {
             (number.name, number.attribute): number.quantity

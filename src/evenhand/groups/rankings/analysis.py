@@ -141,7 +141,7 @@ def _build_breakdown(
         config=config,
     )
     numbers, gaps, draws = measure_lists(ranked, rng)
-    sizes, having = ranked.members.sum(axis=0).astype(int).tolist(), (ranked.members > 0).sum(axis=0).tolist()
+    sizes, having = ranked.members.sum(axis=0).astype(int).tolist(), ranked.having.tolist()
     breakdown = RankingBreakdown(
         by=partition.by,
         lists=count,

@@ -91,11 +91,16 @@ class RankedLists:
         table = np.bincount(places, minlength=len(self.sizes) * width).reshape(-1, width)
         return table[:, : self.groups].astype(np.float64)
 
+    @property
+    def having(self) -> Integers:
+        """Number of lists with each group, shape (groups,)."""
+        return np.asarray((self.members > 0).sum(axis=0))
+
     @cached_property
     def large(self) -> Booleans:
         """Mask of the groups with enough candidates and lists for a comparison, shape (groups,)."""
-        candidates, lists = self.members.sum(axis=0), (self.members > 0).sum(axis=0)
-        return np.asarray((candidates >= self.config.min_group_size) & (lists >= (ENOUGH_LISTS if self.sampled else 1)))
+        enough = self.members.sum(axis=0) >= self.config.min_group_size
+        return np.asarray(enough & (self.having >= (ENOUGH_LISTS if self.sampled else 1)))
 
     @cached_property
     def pairs(self) -> Integers:

@@ -182,8 +182,7 @@ class _Numbers(NamedTuple):
             Both ends, which broadcast to shape (groups or pairs, places).
         """
         ranked, total = self.ranked, self.below.sum(axis=0)
-        lists = np.maximum((ranked.members > 0).sum(axis=0), 1)
-        members = np.maximum(ranked.members.sum(axis=0) / lists, 1.0)[:, None]
+        members = np.maximum(ranked.members.sum(axis=0) / np.maximum(ranked.having, 1), 1.0)[:, None]
         size = max(len(ranked.lists) / len(ranked.sizes), 2.0)
         if self.measure == SELECTION:
             highest = np.minimum(size / members, 1 / np.maximum(ranked.averages[1:], 1e-12))
@@ -219,42 +218,34 @@ class _Numbers(NamedTuple):
         A)`` over pairs of groups that occur in the same list. ``ends`` are the intervals by place; without them, the
         range over permutations is computed.
         """
-        ranked = self.ranked
+        ranked, pairwise = self.ranked, self.measure == PAIRS
         if self.measure not in GAPS or ranked.large.sum() < 2:
             return []
+        sizes = zip(ranked.labels, ranked.members.sum(axis=0).tolist(), ranked.large, strict=True)
+        small = {label: int(size) for label, size, large in sizes if not large}
         described = []
-        sizes = ranked.members.sum(axis=0).astype(int).tolist()
-        small = {
-            label: size for label, size, large in zip(ranked.labels, sizes, ranked.large, strict=True) if not large
-        }
         for place in range(self.values.shape[2]):
             columns = np.flatnonzero(self.compared[:, place])
-            table, groups, reason = self.values[:, columns, place], [], ""
-            gaps = np.full(len(table), np.nan)
-            if self.measure == PAIRS and len(columns):
-                gaps = np.abs(2 * table - 1).max(axis=1)
-                widest = int(np.argmax(np.abs(2 * table[0] - 1)))
-                groups = ranked.pairs[:: 1 if table[0, widest] >= 0.5 else -1, columns[widest]].tolist()
-            elif self.measure == PAIRS:
-                reason = "no two compared groups occur in the same list"
-            elif len(columns) < 2:
-                reason = "fewer than two groups have this number"
-            elif table[0].max() <= 0:
-                reason = "the value is 0 for all groups, so the ratio is undefined"
-            else:
+            table, groups = self.values[:, columns, place], columns[:0]
+            gaps, reason = np.full(len(table), np.nan), "fewer than two groups can be compared"
+            if pairwise and len(columns):
+                distances = 2 * table - 1
+                gaps, widest = np.abs(distances).max(axis=1), np.abs(distances[0]).argmax()
+                groups = ranked.pairs[:: 1 if distances[0, widest] >= 0 else -1, columns[widest]]
+            elif len(columns) > 1:
                 gaps = _divide(table.min(axis=1), table.max(axis=1))
-                groups = columns[[table[0].argmax(), table[0].argmin()]].tolist()
-            limits: tuple[float, ...] = (np.nan,)
-            if not reason:
-                low, high = ends.get(place, (gaps[0], gaps[0]))
-                limits = (min(low, gaps[0]), max(high, gaps[0])) if ranked.sampled else self._gap_range(gaps)
+                groups, reason = columns[[table[0].argmax(), table[0].argmin()]], "the ratio is undefined: all are 0"
+            value, limits = float(gaps[0]), ends.get(place, (gaps[0], gaps[0]))
+            limits = (min(limits[0], value), max(limits[1], value)) if ranked.sampled else self._gap_range(gaps)
+            best, worst = ("", "") if np.isnan(value) else (ranked.labels[group] for group in groups)
             gap = Gap(
                 name=GAPS[self.measure],
                 metric=self.measure,
-                value=Unknown(reason=reason) if reason else _describe(ranked, float(gaps[0]), *limits),
+                value=Unknown(reason=reason) if np.isnan(value) else _describe(ranked, value, *limits),
+                best=best,
+                worst=worst,
                 not_assessable=small,
                 label=str(ranked.at[place]) if self.measure == SELECTION else "",
-                **dict(zip(("best", "worst"), (ranked.labels[group] for group in groups), strict=False)),
             )
             described.append(gap)
         if self.measure == SELECTION:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from evenhand.core.document import Metric, ReportedNumber
 from evenhand.core.text import format_against, join_names, list_some
 from evenhand.groups.breakdown import Breakdown, Gap
-from evenhand.groups.label_coverage import find_caution
 from evenhand.groups.result import GroupMetrics
 from evenhand.groups.wording.tables import (
     describe_bounds,
@@ -35,46 +34,40 @@ FOUR_FIFTHS = 0.8
 CHANCE = "the gap may be chance; more people would narrow the interval"
 
 
-@dataclass(frozen=True)
-class MainGap:
+class MainGap(NamedTuple):
     """Main gap between groups.
 
     Attributes:
         title: Name in the summary.
-        difference: Name of the gap in the summary.
-        stated: Name of the gap in the sentence.
+        difference: Name of the gap.
         sentence: Template of the sentence.
         compared: Template of the name of the compared metric.
         errors: Name of the gap in the errors.
         advice: Next step if the errors are unknown, differ, or do not differ between the groups.
+        stated: Name of the gap in the sentence, if it is another one.
     """
 
     title: str
     difference: str
-    stated: str
     sentence: str
     compared: str
     errors: str
     advice: tuple[str, str, str]
+    stated: str = ""
 
 
 RATES = MainGap(
     "demographic parity difference",
     "demographic_parity_difference",
-    "demographic_parity_ratio",
     "People with {low} are selected {gap} times as often as people with {high}",
     "selection rate",
     "equal_opportunity_difference",
-    (
-        "provide true labels to compare error rates",
-        "compare the error rates of the groups",
-        "compare the error rates of the groups",
-    ),
+    ("provide true labels to compare error rates", *("compare the error rates of the groups",) * 2),
+    "demographic_parity_ratio",
 )
 
 NUMBERS = MainGap(
     "gap of the means",
-    "mean_difference",
     "mean_difference",
     "The mean {target} of people with {high} is {gap} above that of people with {low}",
     "mean",
@@ -86,31 +79,24 @@ NUMBERS = MainGap(
     ),
 )
 
-LABEL_ADVICE = (
-    "provide the true labels to see whether they have the same gap",
-    "accuracy differs too; the confusions show the assigned labels",
-    "ask whether the true labels carry past discrimination",
-)
-
 LABELS = MainGap(
     "largest gap in the share given one label",
-    "label_share_difference",
     "label_share_difference",
     "{target} = {label} is given to people with {high} more often than to people with {low}, with a gap of {gap}",
     "share given {label}",
     "label_accuracy_difference",
-    LABEL_ADVICE,
+    (
+        "provide the true labels to see whether they have the same gap",
+        "accuracy differs too; the confusions show the assigned labels",
+        "ask whether the true labels carry past discrimination",
+    ),
 )
 
-GRADES = MainGap(
-    "largest gap in the share given at least one grade",
-    "cut_difference",
-    "cut_difference",
-    "{target} at least {label} is given to people with {high} more often than to people with {low}, with a gap of "
-    "{gap}",
-    "share given at least {label}",
-    "label_accuracy_difference",
-    LABEL_ADVICE,
+GRADES = LABELS._replace(
+    title="largest gap in the share given at least one grade",
+    difference="cut_difference",
+    sentence=LABELS.sentence.replace("{target} = ", "{target} at least "),
+    compared="share given at least {label}",
 )
 
 
@@ -139,7 +125,7 @@ def gap_sentences(result: GroupMetrics) -> list[str]:
     unit = "" if result.outcome is None or result.outcome.unit is None else f" {result.outcome.unit}"
     sentences = []
     for breakdown in result.breakdowns:
-        gap, groups = breakdown.gap(main.stated), {group.label: group for group in breakdown.groups}
+        gap, groups = breakdown.gap(main.stated or main.difference), {group.label: group for group in breakdown.groups}
         if gap is None or isinstance(gap.value, Unknown):
             continue
         is_ratio, value = gap.name in LOWER_IS_WORSE, gap.value.value
@@ -244,7 +230,7 @@ def _next_step(result: GroupMetrics, breakdown: Breakdown, gap: Gap, ratio: Gap 
         return "consider the bounds, not only the estimate"
     main = _main_gap(result)
     # With selective labels, errors cannot explain the gap.
-    errors = None if find_caution(result.everyone.label_coverage) else breakdown.gap(main.errors)
+    errors = None if result.everyone.caution() else breakdown.gap(main.errors)
     advice = main.advice[0 if errors is None else 1 if is_distinguishable(errors) else 2]
     if ratio is not None:
         fraction = quantity_value(ratio.value)

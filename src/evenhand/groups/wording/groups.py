@@ -14,14 +14,13 @@ from evenhand.core.document import (
     Fold,
     Heading,
     Note,
-    ReportedNumber,
     Table,
     TableRow,
     Text,
 )
 from evenhand.core.text import format_count, format_level, join_names
 from evenhand.groups.breakdown import Breakdown, ProxyRates
-from evenhand.groups.result import CalibrationBin, GroupMetrics, LabelSet
+from evenhand.groups.result import GroupMetrics, LabelSet
 from evenhand.groups.wording.gaps import describe_decisions, gap_answers, gap_sentences
 from evenhand.groups.wording.tables import (
     confidence_levels,
@@ -38,7 +37,7 @@ from evenhand.groups.wording.tables import (
 )
 from evenhand.groups.wording.thresholds import describe_rule, threshold_blocks
 from evenhand.stats.metric_specs import RATE_TITLES
-from evenhand.stats.quantity import Estimated, Observed, Unknown, format_value, show_quantity
+from evenhand.stats.quantity import Estimated, Unknown, show_quantity
 
 DRAWN = 40
 """Maximum number of groups in a figure."""
@@ -229,7 +228,7 @@ def _calibration_blocks(result: GroupMetrics, *, level: int) -> Iterator[Block]:
             (Column(by), Column("people", numeric=True), *(Column(title, numeric=True) for title in columns)),
             tuple(
                 TableRow(
-                    (part.group, part.n, _show_score(part, name), show_quantity(part.base_rate, name)),
+                    (part.group, part.n, show_quantity(part.mean_score, name), show_quantity(part.base_rate, name)),
                     faint=part.n < result.min_group_size,
                 )
                 for part in bins
@@ -238,14 +237,6 @@ def _calibration_blocks(result: GroupMetrics, *, level: int) -> Iterator[Block]:
             order=order,
         )
         yield Fold(f"Calibration by {by} in numbers", (table,))
-
-
-def _show_score(part: CalibrationBin, name: str) -> ReportedNumber:
-    """Format the mean score of a calibration bin in the style of its observed rate."""
-    text = f"{part.mean_score:,.4g}"
-    if isinstance(part.base_rate, Observed):
-        text = format_value(part.base_rate.model_copy(update={"value": part.mean_score}), name)
-    return ReportedNumber(text, part.mean_score, "observed")
 
 
 def rule_notes(result: GroupMetrics) -> Iterator[Note]:

@@ -6,17 +6,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from evenhand.core.document import Column, Note, ReportedNumber, Table, TableRow
-from evenhand.core.text import format_count, format_level, join_names, list_some
-from evenhand.groups.breakdown import Breakdown, Gap, Group, list_counts
-from evenhand.groups.label_coverage import PREFIX, describe_selective, find_caution
+from evenhand.core.text import format_count, format_level, join_names
+from evenhand.groups.breakdown import Breakdown, Gap, Group, describe_selective, list_counts
+from evenhand.groups.label_coverage import PREFIX
 from evenhand.groups.result import GroupedResult, GroupMetrics
 from evenhand.stats.metric_specs import LOWER_IS_WORSE, METRICS, RANGE, order_names
 from evenhand.stats.quantity import (
     Quantity,
     Sampled,
-    Unknown,
-    format_interval,
-    format_value,
     show_quantity,
 )
 
@@ -74,15 +71,10 @@ def confidence_levels(result: GroupedResult) -> str:
 def label_notes(result: GroupMetrics) -> Iterator[Note]:
     """Yield a caution if true labels (or numbers) are selective, for all people or by an attribute."""
     truth = "label" if result.outcome is None else "number"
-    cautions = {"everyone": find_caution(result.everyone.label_coverage)}
+    cautions = {"everyone": result.everyone.caution()}
     if not cautions["everyone"]:
-        cautions = {
-            f"by {breakdown.by[0]}": describe_selective(
-                {group.label: group.label_coverage for group in breakdown.groups}
-            )
-            for breakdown in result.breakdowns
-            if len(breakdown.by) == 1
-        }
+        single = [breakdown for breakdown in result.breakdowns if len(breakdown.by) == 1]
+        cautions = {f"by {breakdown.by[0]}": describe_selective(breakdown.groups) for breakdown in single}
     counts = [f"{about}: {caution.removeprefix(PREFIX)}" for about, caution in cautions.items() if caution]
     if counts:
         yield Note(
@@ -98,7 +90,7 @@ def small_group_notes(result: GroupedResult) -> Iterator[Note]:
         small = [group for group in breakdown.groups if group.small]
         if small:
             by = join_names(breakdown.by)
-            groups = list_some([_describe_small(group) for group in small])
+            groups = list_counts({group.label: group.size for group in small})
             people = format_count(sum(group.size for group in small), *result.members)
             yield Note(
                 f"Not assessable by {by}: {result.too_few}, excluded from the gaps: {groups}",
@@ -113,15 +105,6 @@ def small_group_notes(result: GroupedResult) -> Iterator[Note]:
             if undefined and gap.name not in METRICS:  # the gap of a custom metric is not in the summary
                 text = f"Not assessable by {join_names(breakdown.by)}: {gap.name} leaves out {list_counts(undefined)}"
                 yield Note(f"{text}, where {gap.metric} is unknown or too few people have a true label", "caution")
-
-
-def _describe_small(group: Group) -> str:
-    """Describe a group that is too small for gaps, with its selection rate."""
-    rate = group.metrics.get("selection_rate")
-    if rate is None or isinstance(rate, Unknown):
-        return f"{group.label} ({group.size:,})"
-    people = format_count(group.size, "person", "people")
-    return f"{group.label} ({people}: {format_value(rate, 'rate')} selected, {format_interval(rate, 'rate')})"
 
 
 def overall_table(result: GroupMetrics) -> Table:
@@ -231,7 +214,7 @@ def group_table(
     effective = () if result.weights is None else ("effective size",)
 
     def row(group: Group) -> TableRow:
-        notes = f"{result.too_few}: excluded from the gaps" if group.small else "", find_caution(group.label_coverage)
+        notes = f"{result.too_few}: excluded from the gaps" if group.small else "", group.caution()
         texts: list[ReportedNumber | str | int] = [group.label, group.size]
         texts += [f"{group.effective_size or 0:,.0f}" for _ in effective]
         for label, name in columns.values():

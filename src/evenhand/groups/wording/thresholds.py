@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from evenhand.core.document import Block, Column, Figure, Fold, ReportedNumber, Table, TableRow, Text
 from evenhand.core.text import format_count, format_level
 from evenhand.groups.breakdown import list_counts
-from evenhand.groups.curves import ThresholdCurves
+from evenhand.groups.result import ThresholdCurves
 from evenhand.schema.thresholds import Threshold
 from evenhand.stats.metric_specs import METRICS
 from evenhand.stats.quantity import show_quantity

@@ -249,12 +249,12 @@ def _axis_end(groups: list[Group], metric: str) -> float:
 def _reliability_panel(bins: list[CalibrationBin], least: int) -> tuple[tuple[float, float, float, float, str], ...]:
     return tuple(
         (
-            one.mean_score,
+            one.mean_score.value,
             one.base_rate.value,
             getattr(one.base_rate, "low", one.base_rate.value),
             getattr(one.base_rate, "high", one.base_rate.value),
             "faint" if one.n < least else "same",
         )
         for one in bins
-        if not isinstance(one.base_rate, Unknown)
+        if not isinstance(one.base_rate, Unknown) and not isinstance(one.mean_score, Unknown)
     )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from evenhand.core.text import format_percent
-from evenhand.groups.curves import Curve, ThresholdCurves
+from evenhand.groups.result import Curve, ThresholdCurves
 from evenhand.stats.metric_specs import METRICS
 from evenhand.view.drawing.theme import LIGHT, SERIES, WIDE, Spec, along, line_style, mark_layer, stack_charts
 
