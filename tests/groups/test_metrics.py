@@ -385,7 +385,7 @@ class TestScores:
         origin = np.array(["a", "b"])[np.arange(len(rows)) % 2]
         cells = measure_decisions(scores > 0.5, deserving, {"origin": origin}, y_score=scores).calibration
         assert sum(cell.n for cell in cells) == len(rows)
-        assert sum(cell.n * cell.mean_score for cell in cells) == pytest.approx(scores.sum(), abs=1e-9)
+        assert sum(cell.n * cell.mean_score.value for cell in cells) == pytest.approx(scores.sum(), abs=1e-9)
         assert sum(cell.n * quantity_value(cell.base_rate) for cell in cells) == pytest.approx(deserving.sum())
         tenths = {group: [min(int(c.mean_score * 10 + 1e-9), 9) for c in cells if c.group == group] for group in "ab"}
         assert all(found == sorted(set(found)) for found in tenths.values())

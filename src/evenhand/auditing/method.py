@@ -67,9 +67,10 @@ def _list_quantities(audit: AuditResult) -> Iterator[tuple[str, Quantity]]:
         yield METRICS[number.name].heading if number.name in METRICS else number.name, number.quantity
     for certificate in audit.certificates:
         yield "total share of different decisions", estimated_share(certificate)
-    binned = "observed rate, by score" if audit.groups.outcome is None else "true mean, by number"
+    observed, scored = ("observed rate", "score") if audit.groups.outcome is None else ("true mean", "number")
     for score_bin in audit.groups.calibration:
-        yield binned, score_bin.base_rate
+        yield f"{observed}, by {scored}", score_bin.base_rate
+        yield f"mean {scored}, by {scored}", score_bin.mean_score
 
 
 def describe_limits(audit: AuditResult) -> Iterator[str]:
