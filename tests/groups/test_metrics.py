@@ -387,8 +387,9 @@ class TestScores:
         assert sum(cell.n for cell in cells) == len(rows)
         assert sum(cell.n * cell.mean_score.value for cell in cells) == pytest.approx(scores.sum(), abs=1e-9)
         assert sum(cell.n * quantity_value(cell.base_rate) for cell in cells) == pytest.approx(deserving.sum())
-        tenths = {group: [min(int(c.mean_score * 10 + 1e-9), 9) for c in cells if c.group == group] for group in "ab"}
-        assert all(found == sorted(set(found)) for found in tenths.values())
+        for group in "ab":
+            tenths = [min(int(cell.mean_score.value * 10 + 1e-9), 9) for cell in cells if cell.group == group]
+            assert tenths == sorted(set(tenths))
 
     def test_scores_that_are_no_probabilities_still_rank(self):
         margins = np.where(self.deserving == 1, 2.0, -3.0)
