@@ -111,9 +111,9 @@ class CountingOracle(Oracle):
         self.own: Integers | None = None
         self.arrived: list[tuple[Integers, Integers]] = []
 
-    def ask(self, unprotected: Floats) -> ModelAnswers:
-        """As every oracle does, and count."""
-        answers = super().ask(unprotected)
+    def ask(self, unprotected: Floats, which: Integers | None = None) -> ModelAnswers:
+        """Query profiles as every oracle does, and count them."""
+        answers = super().ask(unprotected, which)
         self.tried += len(unprotected)
         self.flipped += int(answers.flips.sum())
         if self.own is not None and len(self.own) == len(unprotected):

@@ -197,6 +197,14 @@ def softmax(logits: Floats) -> Floats:
     return np.asarray(powers / powers.sum(axis=1, keepdims=True))
 
 
+def class_probabilities(logits: Floats) -> Floats:
+    """Convert logits (n, classes), or (n, 1) of the second of two classes, to probabilities (n, classes)."""
+    if logits.shape[1] > 1:
+        return softmax(logits)
+    positive = sigmoid(logits)
+    return np.hstack([1 - positive, positive])
+
+
 # Models with a fixed batch size.
 
 

@@ -121,9 +121,9 @@ class Watching(Oracle):
         super().__init__(model, space)
         self.visited = visited
 
-    def ask(self, unprotected: np.ndarray) -> ModelAnswers:
+    def ask(self, unprotected: np.ndarray, which: np.ndarray | None = None) -> ModelAnswers:
         self.visited.append(unprotected.tolist())
-        return super().ask(unprotected)
+        return super().ask(unprotected, which)
 
 
 def run_published(

@@ -26,7 +26,7 @@ from evenhand.individual.search.confirmation import confirm_findings
 from evenhand.individual.search.findings import NOT_QUERIED
 from evenhand.individual.search.methods.frontier import Surrogate
 from evenhand.individual.search.moves import Moves
-from evenhand.individual.search.oracle import BudgetExhausted, Oracle
+from evenhand.individual.search.oracle import BudgetExhausted, ModelAnswers, Oracle
 from evenhand.individual.search.space import ProfileSpace
 from evenhand.models import QuestionLedger
 from evenhand.models.additive.network import network_from_dense
@@ -176,7 +176,7 @@ def test_the_surrogate_knows_an_additive_model():
     assert guessed == pytest.approx(truth, abs=0.02)
     wide = known.spread()
     for _ in range(50):
-        known.learn_errors((before, level), guessed - truth)
+        assert known.complete_answers(guessed, (before, level), asked, None) == pytest.approx(truth)
     assert (known.spread() < wide).all()
 
 
@@ -208,7 +208,7 @@ def test_two_assignments_are_enough_to_find_somebody():
     ledger = QuestionLedger(70)
     oracle = Oracle(model, space, ledger=ledger)
     with pytest.raises(BudgetExhausted):
-        oracle.compare(rows, which)
+        oracle.ask(rows, which)
     assert oracle.queries == model.asked == 70
     truth = model.inner.predict(space.rows(rows[:35])).reshape(35, 6)
     differ = truth[:, 4] != truth[:, 1]
@@ -263,11 +263,9 @@ def test_what_two_assignments_say_moves_the_others():
     space = ProfileSpace(people(10, 0, MANY))
     known = Surrogate(Moves.of(space), 6, 2, label_only=False)
     scores = 1 / (1 + np.exp(-np.array([[1.0, 4.0]])))
-    scores = np.stack([1 - scores, scores], axis=2)
-    every, off = known.complete_answers(
-        np.arange(6.0)[None], np.array([[0, 2]]), scores, np.ones((1, 2), dtype=np.int64)
-    )
-    assert off == pytest.approx(np.array([[1.0, 2.0]]))
+    replies = ModelAnswers(np.stack([1 - scores, scores], axis=2), np.ones((1, 2), dtype=np.int64), np.array([False]))
+    levels = np.array([0]), np.array([1])
+    every = known.complete_answers(np.arange(6.0)[None], levels, replies, np.array([[0, 2]]))
     assert every == pytest.approx(np.array([[1.0, 2.5, 4.0, 4.5, 5.5, 6.5]]))
 
 

@@ -121,7 +121,7 @@ def test_gradients_agree_with_differences(seed, outputs):
     inside = ProfileNetwork(network_from_dense(SMOOTH, layers, classes=classes), ProfileSpace(SMOOTH))
     rows = np.column_stack([rng.uniform(-1.9, 1.9, 20), rng.uniform(0.1, 3.9, 20), rng.integers(1, 9, 20)])
     which = rng.integers(0, 2, 20)
-    before = inside.reply(rows, which).scores
+    before = inside.reply(rows, which[:, None]).scores
     predicted = before.argmax(axis=1)
     n = np.arange(20)
     for loss in (False, True):
@@ -129,8 +129,8 @@ def test_gradients_agree_with_differences(seed, outputs):
         for column in range(3):
             h = 1e-6
             step = np.eye(3)[column] * h
-            up = inside.reply(rows + step, which).scores[n, predicted]
-            down = inside.reply(rows - step, which).scores[n, predicted]
+            up = inside.reply(rows + step, which[:, None]).scores[n, predicted]
+            down = inside.reply(rows - step, which[:, None]).scores[n, predicted]
             difference = (-np.log(up) + np.log(down) if loss else up - down) / (2 * h)
             kink = np.abs(up + down - 2 * before[n, predicted]) > 1e-9  # a ReLU opens just here
             assert gradient[~kink, column] == pytest.approx(difference[~kink], rel=1e-3, abs=1e-5)
@@ -159,8 +159,9 @@ def test_gradients_along_tables_and_bins_are_differences_of_moves():
     )
     inside = ProfileNetwork(model, ProfileSpace(schema))
     rows = np.array([[0.0, 10, 49.5], [1.0, 12, 50.5], [3.0, 14, 20.0]])
-    scores = inside.reply(rows, np.zeros(3, dtype=np.int64)).scores
-    slope = inside.gradient(rows, np.zeros(3, dtype=np.int64), loss=False) / (scores[:, :1] * scores[:, 1:])
+    which = np.zeros(3, dtype=np.int64)
+    scores = inside.reply(rows, which[:, None]).scores
+    slope = inside.gradient(rows, which, loss=False) / (scores[:, :1] * scores[:, 1:])
     # Twice: of a, b, d by one or two positions; a quarter; half the jump over the bin's edge within +- 1.
     assert slope == pytest.approx(np.array([[6.0, 0.5, 1.0], [4.0, 0.5, 1.0], [-8.0, 0.5, 0.0]]))
 
@@ -169,7 +170,7 @@ def test_the_inside_answers_as_the_network():
     for outputs in (1, 2):
         model = network(4, outputs=outputs)
         space = ProfileSpace(SCHEMA)
-        reply = ProfileNetwork(model, space).reply(DOMAIN)
+        reply = ProfileNetwork(model, space).reply(DOMAIN, np.tile([0, 1], (len(DOMAIN), 1)))
         assert reply.scores == pytest.approx(model.scores(space.rows(DOMAIN)), abs=1e-12)
         assert (reply.labels == model.predict(space.rows(DOMAIN))).all()
 

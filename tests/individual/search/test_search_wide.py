@@ -5,20 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from evenhand.individual.search import search
-from evenhand.individual.search.methods.frontier import (
-    GROWTH,
-    MAX_DENSE_LEVELS,
-    MAX_FIRST_STEP,
-    RIDGE,
-    BoundarySearch,
-    Surrogate,
-    cut_queue,
-)
+from evenhand.individual.search.methods.frontier import NEIGHBOUR, RIDGE, Surrogate, likeliest
 from evenhand.individual.search.moves import Moves
 from evenhand.individual.search.plausibility import BINS, ValuePairs
 from evenhand.individual.search.space import ProfileSpace
-from evenhand.models.additive.network import network_from_dense
 from evenhand.schema.people import People
 from evenhand.schema.schema import Schema
 from evenhand.stats.level import poisson_cdf
@@ -147,7 +137,6 @@ def test_conjugate_gradients_match_the_direct_solution() -> None:
     schema = Schema.parse({"target": {"name": "t", "favourable": "1", "values": ["0", "1"]}, "attributes": attributes})
     moves = Moves.of(ProfileSpace(schema))
     levels = len(moves.attribute)
-    assert levels > MAX_DENSE_LEVELS
     surrogate = Surrogate(moves, 2, 2, label_only=False)
     codes = moves.start + rng.integers(0, 40, size=(400, 30))
     answers = rng.normal(size=(400, 2))
@@ -165,28 +154,17 @@ def test_conjugate_gradients_match_the_direct_solution() -> None:
     )
 
 
-def test_a_long_queue_is_the_same_if_only_likely_neighbours_are_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
-    rng = np.random.default_rng(0)
-    attributes = [{"name": "sex", "kind": "categorical", "values": ["f", "m"], "protected": True}]
-    attributes += [{"name": f"a{j}", "kind": "integer", "lower": 0, "upper": 63} for j in range(100)]
-    schema = Schema.parse({"target": {"name": "t", "favourable": "1", "values": ["0", "1"]}, "attributes": attributes})
-    weights = np.append(2.0, rng.normal(size=100) / 200)
-    model = network_from_dense(schema, [(weights[:, None], np.array([-1 - 31.5 * weights[1:].sum()]))])
-    queue_neighbours, distances, screened = BoundarySearch._queue_neighbours, BoundarySearch._distances, []
-
-    def count_screened(state: BoundarySearch, codes: np.ndarray, answers: np.ndarray) -> np.ndarray:
-        screened.append(len(codes))
-        return distances(state, codes, answers)
-
-    def compare(state: BoundarySearch, rows: np.ndarray, codes: np.ndarray, answers: np.ndarray) -> None:
-        before, calls = state._queue.copy(), len(screened)
-        queue_neighbours(state, rows, codes, answers)
-        if len(screened) > calls:
-            every = state._estimate_neighbours(codes, answers, state._moves.open(codes))
-            max_size = 20_000 + 20 * max(MAX_FIRST_STEP, state._queried // GROWTH)
-            assert np.array_equal(state._queue, cut_queue(np.concatenate([before, every]), max_size))
-
-    monkeypatch.setattr(BoundarySearch, "_distances", count_screened)
-    monkeypatch.setattr(BoundarySearch, "_queue_neighbours", compare)
-    assert search(model, schema, seeds=12, local=50, samples=0).profiles > 100
-    assert len(screened) > 10
+@pytest.mark.parametrize("max_size", [0, 5, 40, 1000])
+def test_a_queue_keeps_the_likeliest_parent_of_each_of_the_likeliest_profiles(max_size: int) -> None:
+    rng = np.random.default_rng(max_size)
+    neighbours = np.empty(200, NEIGHBOUR)
+    for name, values in (("chance", rng.random(200)), ("mark", rng.integers(0, 60, 200)), ("parent", range(200))):
+        neighbours[name] = values
+    neighbours["level"] = 0
+    by_mark: dict[int, tuple[float, int]] = {}
+    for neighbour in neighbours:
+        mark, chance = int(neighbour["mark"]), float(neighbour["chance"])
+        by_mark[mark] = max(by_mark.get(mark, (0.0, 0)), (chance, int(neighbour["parent"])))
+    expected = sorted(by_mark.values(), reverse=True)[:max_size]
+    queue = likeliest(neighbours, max_size)
+    assert list(zip(queue["chance"].tolist(), queue["parent"].tolist(), strict=True)) == expected

@@ -14,7 +14,7 @@ from evenhand.individual.search.findings import FindingCollector
 from evenhand.individual.search.gradients import ProfileNetwork, find_gradients
 from evenhand.individual.search.space import ProfileSpace
 from evenhand.models.additive.network import AdditiveNetwork
-from evenhand.models.replies import QuestionLedger, ask_model, find_ledger
+from evenhand.models.replies import QuestionLedger, Reply, ask_model, find_ledger
 from evenhand.models.scorer import Scorer
 
 MAX_ROWS = 65_536
@@ -78,9 +78,7 @@ class Oracle:
         """
         self.scorer, self.space, self.budget = scorer, space, budget
         self.findings = FindingCollector(space, scorer)
-        own = find_ledger(scorer)
-        self.ledger = ledger or own or QuestionLedger()
-        self._counts_itself = own is not None
+        self.ledger = ledger or find_ledger(scorer) or QuestionLedger()
         self._limit, self._progress = limit, progress
         self._network = ProfileNetwork(scorer, space) if isinstance(scorer, AdditiveNetwork) else None
         # An endpoint accepts few individuals per request: limits are checked between requests.
@@ -102,17 +100,20 @@ class Oracle:
         """Remaining number of individuals. Infinite without a budget."""
         return max(0.0, self.ledger.left)  # other analyses may have exceeded it
 
-    def ask(self, unprotected: Floats) -> ModelAnswers:
-        """Query profiles (n, U) under every assignment.
+    def ask(self, unprotected: Floats, which: Integers | None = None) -> ModelAnswers:
+        """Query profiles (n, U) under every assignment, or only under some (n, k).
+
+        Answers under some assignments only are not cached, and the profiles whose labels differ between these are
+        findings. Their other assignments are queried at the end, within the budget.
 
         Raises:
             BudgetExhausted: The budget or the time limit does not cover all of them. The profiles that the budget
                 covers are still queried and added to the findings.
         """
         self._require()
-        slots, keys = self._slots, self.space.keys(unprotected).tolist()
-        if len(slots) + len(keys) > self._max_slots:
-            scores, labels = self._charge_and_query(unprotected)
+        slots, keys = self._slots, [] if which is not None else self.space.keys(unprotected).tolist()
+        if which is not None or len(slots) + len(keys) > self._max_slots:
+            scores, labels = self._charge_and_query(unprotected, which)
         else:
             first: dict[int, int] = {}
             for i, key in enumerate(keys):
@@ -123,19 +124,6 @@ class Oracle:
                 slots.update(zip(first, range(len(slots), len(slots) + len(first)), strict=True))
             at = [slots[key] for key in keys]
             scores, labels = self._scores[at], self._labels[at]
-        return ModelAnswers(scores, labels, self.findings.add(unprotected, labels, scores))
-
-    def compare(self, unprotected: Floats, which: Integers) -> ModelAnswers:
-        """Query profiles (n, U), each under some assignments only (n, k). Costs n k.
-
-        Profiles whose labels differ between these are findings. Their other assignments are queried at the end, within
-        the budget.
-
-        Raises:
-            BudgetExhausted: As for ``ask``.
-        """
-        self._require()
-        scores, labels = self._charge_and_query(unprotected, which)
         return ModelAnswers(scores, labels, self.findings.add(unprotected, labels, scores, which))
 
     def scores_at(self, unprotected: Floats, which: Integers) -> Floats:
@@ -150,13 +138,7 @@ class Oracle:
         scores = np.empty((len(unprotected), len(self.scorer.classes)))
         for i in range(0, len(unprotected), self._rows):
             part = slice(i, i + self._rows)
-            rows, assignments = unprotected[part], which[part]
-            if not self._counts_itself:
-                self.ledger.charge(len(rows))
-            if self._network is not None:
-                scores[part] = self._network.reply(rows, assignments).scores
-            else:
-                scores[part] = self.scorer.scores(self.space.rows_as(rows, assignments))
+            scores[part] = self._query(unprotected[part], which[part, None]).scores
         self._progress(self.queries)
         return scores
 
@@ -201,7 +183,12 @@ class Oracle:
         while answered < paid:
             part = slice(answered, min(answered + step, paid))
             try:
-                scores[part], labels[part] = self._query(unprotected[part], None if which is None else which[part])
+                assigned = self.space.substitutes(unprotected[part])
+                if which is not None:
+                    assigned = np.take_along_axis(assigned, which[part], axis=1)
+                reply = self._query(unprotected[part], assigned)
+                scores[part] = reply.scores.reshape(*assigned.shape, -1)
+                labels[part] = reply.labels.reshape(assigned.shape)
             except BudgetError:  # retries after a failure cost more than expected
                 break
             self._progress(self.queries)
@@ -214,22 +201,13 @@ class Oracle:
             raise BudgetExhausted
         return scores, labels
 
-    def _query(self, unprotected: Floats, which: Integers | None) -> tuple[Floats, Integers]:
-        space, network = self.space, self._network
-        assigned = space.substitutes(unprotected)
-        if which is not None:
-            assigned = np.take_along_axis(assigned, which, axis=1)
-        if network is not None:
-            self.ledger.charge(assigned.size)
-        if network is not None and which is None and not space.varies:
-            reply = network.reply(unprotected)
-        else:
-            profiles = np.repeat(unprotected, assigned.shape[1], axis=0)
-            if network is not None:
-                reply = network.reply(profiles, assigned.ravel())
-            else:
-                reply = ask_model(self.scorer, space.rows_as(profiles, assigned.ravel()), self.ledger)
-        return reply.scores.reshape(*assigned.shape, -1), reply.labels.reshape(assigned.shape)
+    def _query(self, unprotected: Floats, which: Integers) -> Reply:
+        """Query profiles (n, U) under assignments (n, k), shape (n * k,)."""
+        if self._network is not None:
+            self.ledger.charge(which.size)
+            return self._network.reply(unprotected, which)
+        people = self.space.sides(unprotected, which)
+        return ask_model(self.scorer, people.reshape(-1, people.shape[2]), self.ledger)
 
     def _store(self, scores: Floats, labels: Integers) -> None:
         start = len(self._slots)

@@ -13,7 +13,7 @@ import numpy as np
 
 from evenhand.core.typing import Floats, Integers
 from evenhand.errors import ModelError
-from evenhand.models.scorer import refuse_missing, sigmoid, softmax
+from evenhand.models.scorer import class_probabilities, refuse_missing
 from evenhand.schema.attribute import AffineEncoding, Attribute, Value
 from evenhand.schema.schema import Schema
 
@@ -201,11 +201,7 @@ class AdditiveNetwork:
 
     def scores(self, individuals: Floats) -> Floats:
         """Compute class probabilities (sigmoid or softmax of the logits), shape (n, classes)."""
-        logits = self.logits(individuals)
-        if logits.shape[1] > 1:
-            return softmax(logits)
-        positive = sigmoid(logits)
-        return np.hstack([1 - positive, positive])
+        return class_probabilities(self.logits(individuals))
 
     def predict(self, individuals: Floats) -> Integers:
         """Predict the labels as positions in ``classes``, shape (n,)."""

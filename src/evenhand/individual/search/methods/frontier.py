@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.individual.search.config import SearchConfig
 from evenhand.individual.search.moves import Moves
-from evenhand.individual.search.oracle import Oracle
-from evenhand.individual.search.space import ProfileSpace
+from evenhand.individual.search.oracle import ModelAnswers, Oracle
+from evenhand.models.scorer import split_batches
 
 MIN_STEP, MAX_FIRST_STEP = 16, 256
 """Bounds on the number of profiles in the first step, which is 1/40 of the number that the budget covers."""
@@ -48,8 +48,8 @@ MAX_LISTED = 100_000
 MAX_IDLE_DRAWS = 5
 """Number of consecutive draws without a new individual after which the profiles count as exhausted."""
 
-FIRST_CHANCES = np.array([1.0, 0.5, 0.1])
-"""Probabilities, relative to the lowest in a full queue, above which neighbours are estimated first."""
+MIN_QUEUE = 2000
+"""Half of a full queue has at least this size."""
 
 CLIP = 1e-12
 """Scores are clipped to at least this distance from 0 and 1, so that log-odds are finite."""
@@ -84,88 +84,15 @@ NEIGHBOUR = np.dtype([("chance", "f8"), ("mark", "i8"), ("parent", "i8"), ("leve
 """Neighbour in the queue: probability of a flip, hash, index of its parent, and the level that it moves to."""
 
 Neighbours: TypeAlias = NDArray[np.void]
-"""Array of neighbours, shape (n,). A queue is sorted by mark, without duplicates."""
+"""Array of neighbours, shape (n,)."""
 
 
-def likeliest(queue: Neighbours, n: int) -> Neighbours:
-    """Select the n neighbours with the highest probability, in order."""
-    if n < len(queue):  # sorting all of them would take longer than the queries
-        last = max(0, n - 1)
-        queue = queue[queue["chance"] >= -np.partition(-queue["chance"], last)[last]]
-    return queue[np.argsort(-queue["chance"], kind="stable")[:n]]
+def likeliest(neighbours: Neighbours, max_size: int) -> Neighbours:
+    """Select the neighbours with the highest probability in order, each with its most likely parent."""
+    import pandas as pd
 
-
-def cut_queue(queue: Neighbours, max_size: int) -> Neighbours:
-    """Keep only the most likely neighbours, each with its most likely parent. Ties are resolved by mark and parent."""
-    chance = queue["chance"]
-    last = np.partition(chance, len(queue) - max_size)[len(queue) - max_size]
-    likelier, tied = queue[chance > last], queue[chance == last]
-    tied = tied[np.lexsort((tied["parent"], tied["mark"]))]
-    return _sort_by_mark(np.concatenate([likelier, tied[: max_size - len(likelier)]]))
-
-
-def merge_queues(queue: Neighbours, neighbours: Neighbours) -> Neighbours:
-    """Add neighbours to a queue, each with its most likely parent."""
-    neighbours = _sort_by_mark(neighbours)
-    place = np.searchsorted(queue["mark"], neighbours["mark"])
-    duplicate = np.flatnonzero(np.append(queue["mark"], 0)[place] == neighbours["mark"])
-    duplicate = duplicate[place[duplicate] < len(queue)]
-    queued = place[duplicate]
-    likelier = neighbours["chance"][duplicate] > queue["chance"][queued]
-    queue[queued[likelier]] = neighbours[duplicate[likelier]]
-    return np.insert(queue, np.delete(place, duplicate), np.delete(neighbours, duplicate))
-
-
-def _sort_by_mark(neighbours: Neighbours) -> Neighbours:
-    """Sort neighbours by mark, and keep each with its most likely parent."""
-    order = np.lexsort((neighbours["parent"], -neighbours["chance"], neighbours["mark"]))
-    is_first = np.ones(len(order), dtype=np.bool_)
-    is_first[1:] = np.diff(neighbours["mark"][order]) != 0
-    return neighbours[order[is_first]]
-
-
-class FreshProfiles:
-    """Profiles that are not neighbours: seeds, people in the data, then all profiles, or random ones if there are many.
-
-    Attributes:
-        over: Whether all profiles were returned.
-    """
-
-    def __init__(self, space: ProfileSpace, moves: Moves, seeds: Floats, rng: np.random.Generator) -> None:
-        self._space, self._moves, self._rng = space, moves, rng
-        parts = [np.ascontiguousarray(seeds[:, space.columns])]
-        if space.people is not None:
-            parts.append(space.people[rng.permutation(len(space.people))])
-        self._queue = np.concatenate(parts)
-        self._draws: bool | None = None  # None while seeds or people are left
-        self.over = False
-
-    def take(self, n: int) -> Floats:
-        """Return up to n profiles, shape (m, U). They may have been returned before."""
-        if n <= 0:
-            return np.empty((0, self._space.width))
-        if self._draws is None:
-            # People are checked only when needed, since most searches end earlier.
-            profiles = self._queue[:0]
-            while len(profiles) < n and len(self._queue):
-                rest = n - len(profiles)
-                rows, self._queue = self._queue[:rest], self._queue[rest:]
-                profiles = np.concatenate([profiles, rows[self._space.is_admissible(rows)]])
-            if len(profiles):
-                return profiles
-            codes = self._moves.list_profiles(MAX_LISTED)
-            self._draws = codes is None
-            if codes is not None:
-                rows = self._moves.levels[codes[self._rng.permutation(len(codes))]]
-                self._queue = rows[self._space.is_admissible(rows)]
-        if self._draws:
-            half = self._space.uniform(n // 2, self._rng)
-            if self._space.people is None:
-                return half
-            return np.concatenate([half, self._space.draw_near(n - len(half), self._rng, changes=3)])
-        profiles, self._queue = self._queue[:n], self._queue[n:]
-        self.over = len(self._queue) == 0
-        return profiles
+    order = np.argsort(-neighbours["chance"], kind="stable")  # fast, since most neighbours are in order
+    return neighbours[order[~pd.Series(neighbours["mark"][order]).duplicated().to_numpy()][:max_size]]
 
 
 class BoundarySearch:
@@ -175,17 +102,18 @@ class BoundarySearch:
         space = oracle.space
         self._space, self._oracle, self._rng, self._plan = space, oracle, rng, plan
         self._moves = Moves.of(space)
-        assignments, classes = len(space.assignments), len(oracle.scorer.classes)
-        self._surrogate = Surrogate(self._moves, assignments, classes, label_only=oracle.scorer.label_only)
-        self._fresh = FreshProfiles(space, self._moves, seeds, rng)
+        self._assignments, classes = len(space.assignments), len(oracle.scorer.classes)
+        self._surrogate = Surrogate(self._moves, self._assignments, classes, label_only=oracle.scorer.label_only)
+        people = np.empty((0, space.width)) if space.people is None else space.people
+        # Profiles that are not neighbours: seeds and people in the data, then all profiles if they can be listed.
+        self._fresh = np.concatenate([seeds[:, space.columns], people[rng.permutation(len(people))]])
+        self._listed: bool | None = None  # None while seeds or people are left
         self._level_marks = rng.integers(-(2**63), 2**63 - 1, size=len(self._moves.attribute), dtype=np.int64)
         self._queried_marks = np.array([np.iinfo(np.int64).min])  # sorted; the first is not the mark of a profile
-        outputs = assignments * (1 if classes == 2 else classes)
         # Profiles whose neighbours are in the queue, and their answers.
-        self._parents, self._answers = np.empty((0, space.width)), np.empty((0, outputs))
-        self._queue = np.empty(0, NEIGHBOUR)
+        self._parents, self._answers = np.empty((0, space.width)), np.empty((0, self._surrogate.effects.shape[1]))
+        self._queue, self._min_chance = np.empty(0, NEIGHBOUR), 0.0
         self._partial: list[Floats] = []
-        self._assignments = assignments
         self._queried = 0
 
     def run(self, max_profiles: float) -> None:
@@ -194,28 +122,56 @@ class BoundarySearch:
         step = idle = 0
         while self._queried < max_profiles and idle < MAX_IDLE_DRAWS:
             size = int(min(max(first_step, self._queried // GROWTH), max_profiles - self._queried))
-            exploring = self._queried < START_SHARE * min(self._plan, 1e6) and not self._fresh.over
-            picked = likeliest(self._queue, 0 if exploring else int(np.ceil((1 - EXPLORE_SHARE) * size)))
+            over = bool(self._listed) and len(self._fresh) == 0
+            exploring = self._queried < START_SHARE * min(self._plan, 1e6) and not over
+            half = MIN_QUEUE + 10 * max(MAX_FIRST_STEP, self._queried // GROWTH)
+            queue = likeliest(self._queue, 2 * half)
+            picked, self._queue = np.split(queue, [0 if exploring else int(np.ceil((1 - EXPLORE_SHARE) * size))])
+            self._min_chance = self._queue["chance"][half] if len(self._queue) > half else 0.0
             neighbours, estimates, levels = self._neighbours(picked)
-            fresh = self._select_new(self._fresh.take(size - len(neighbours)))
+            fresh = self._take_fresh(size - len(neighbours))
+            fresh = fresh[self._select_new(self._hash_profiles(self._moves.codes(fresh)))]
             if len(neighbours) + len(fresh) == 0:
                 if len(picked) == 0:
-                    idle = MAX_IDLE_DRAWS if self._fresh.over else idle + 1
+                    idle = MAX_IDLE_DRAWS if over else idle + 1
                 if idle == MAX_IDLE_DRAWS and self._partial:
                     # No other profile is left, so those with two equal labels are queried under all assignments.
                     idle = 0
-                    rows, self._partial = np.concatenate(self._partial), []
-                    for i in range(0, len(rows), MAX_PARENTS):
-                        self._query_all(rows[i : i + MAX_PARENTS])
+                    partial, self._partial = np.concatenate(self._partial), []
+                    for rows in split_batches(partial, MAX_PARENTS):
+                        self._learn(rows, self._oracle.ask(rows))
                 continue
             idle = 0
             if len(fresh):
-                self._query_all(fresh)
+                self._learn(fresh, self._oracle.ask(fresh))
             if len(neighbours):
                 self._query(neighbours, estimates, levels)
             step += 1
             if step < 20 or step % 5 == 0:
                 self._surrogate.fit()
+
+    def _take_fresh(self, n: int) -> Floats:
+        """Return up to n admissible profiles that are not neighbours, (m, U). They may have been queried before."""
+        space = self._space
+        profiles = self._fresh[:0]
+        # People are checked only when needed, since most searches end earlier.
+        while len(profiles) < n and len(self._fresh):
+            rows, self._fresh = np.split(self._fresh, [n - len(profiles)])
+            profiles = np.concatenate([profiles, rows[space.is_admissible(rows)]])
+        if len(profiles) or n == 0:
+            return profiles
+        if self._listed is None:
+            codes = self._moves.list_profiles(MAX_LISTED)
+            self._listed = codes is not None
+            if codes is not None:
+                self._fresh = self._moves.levels[codes[self._rng.permutation(len(codes))]]
+                return self._take_fresh(n)
+        if self._listed:
+            return profiles
+        half = space.uniform(n // 2, self._rng)
+        if space.people is None:
+            return half
+        return np.concatenate([half, space.draw_near(n - len(half), self._rng, changes=3)])
 
     def _neighbours(self, picked: Neighbours) -> tuple[Floats, Floats, tuple[Integers, Integers]]:
         """Select the picked neighbours that are admissible and new.
@@ -228,13 +184,9 @@ class BoundarySearch:
         codes = self._moves.codes(rows)
         origin = codes[np.arange(len(codes)), self._moves.attribute[level]]
         rows, codes = self._moves.move(rows, codes, level)
-        self._queue = self._queue[~np.isin(self._queue["mark"], picked["mark"])]
-        marks = self._hash_profiles(codes)
         # After a dependent move, the neighbour's mark differs from its mark in the queue.
-        selected = np.zeros(len(marks), dtype=np.bool_)
-        selected[np.unique(marks, return_index=True)[1]] = True
-        selected &= ~self._is_queried(marks)
-        self._remember(np.concatenate([marks[selected], picked["mark"][marks != picked["mark"]]]))
+        selected = self._select_new(self._hash_profiles(codes))
+        self._select_new(picked["mark"])
         selected &= self._space.is_admissible(rows)
         origin, level = origin[selected], level[selected]
         answers = self._surrogate.guess_answers(self._answers[parent[selected]], origin, level)
@@ -242,103 +194,51 @@ class BoundarySearch:
 
     def _query(self, neighbours: Floats, estimates: Floats, levels: tuple[Integers, Integers]) -> None:
         """Query neighbours, learn from the answers and the errors of their estimates, and queue their neighbours."""
-        if self._assignments == 2:
-            replies = self._oracle.ask(neighbours)
-            answers = self._surrogate.answers(replies.scores, replies.labels)
-            errors = answers - estimates
-        else:
+        which = None
+        if self._assignments > 2:
             # Two assignments are queried. The others are queried if their labels may differ.
             margins = self._surrogate.margins(estimates)
             which = np.stack([np.argmin(margins, axis=1), np.argmax(margins, axis=1)], axis=1)
             which[:, 1] += which[:, 0] == which[:, 1]
             which %= self._assignments
-            replies = self._oracle.compare(neighbours, which)
-            answers, errors = self._surrogate.complete_answers(estimates, which, replies.scores, replies.labels)
+        replies = self._oracle.ask(neighbours, which)
+        if which is not None:
             self._partial.append(neighbours[~replies.flips])
-        self._surrogate.learn_errors(levels, errors)
-        self._queue_if_promising(neighbours, replies.flips, answers)
+        self._learn(neighbours, replies, self._surrogate.complete_answers(estimates, levels, replies, which))
 
-    def _query_all(self, rows: Floats) -> None:
-        """Query profiles under all assignments, learn from the answers, and queue their neighbours."""
-        replies = self._oracle.ask(rows)
-        self._queue_if_promising(rows, replies.flips, self._surrogate.answers(replies.scores, replies.labels))
-
-    def _queue_if_promising(self, rows: Floats, flips: Booleans, answers: Floats) -> None:
+    def _learn(self, rows: Floats, replies: ModelAnswers, answers: Floats | None = None) -> None:
+        """Learn from the answers about profiles, and queue the neighbours of promising ones."""
+        if answers is None:
+            answers = self._surrogate.answers(replies.scores, replies.labels)
         self._queried += len(rows)
         codes = self._moves.codes(rows)
         self._surrogate.learn_answers(codes, answers)
         distance = np.abs(self._surrogate.margins(answers)).min(axis=1)
-        order = np.lexsort((distance, ~flips))
-        parents = order[: min(MAX_PARENTS, int(flips.sum()) + max(MIN_STEP, len(rows) // NEAR_SHARE))]
+        order = np.lexsort((distance, ~replies.flips))
+        parents = order[: min(MAX_PARENTS, int(replies.flips.sum()) + max(MIN_STEP, len(rows) // NEAR_SHARE))]
         self._queue_neighbours(rows[parents], codes[parents], answers[parents])
 
     def _queue_neighbours(self, rows: Floats, codes: Integers, answers: Floats) -> None:
-        """Add the neighbours of profiles to the queue."""
-        self._parents = np.concatenate([self._parents, rows])
-        self._answers = np.concatenate([self._answers, answers])
-        reachable, queue = self._moves.open(codes), self._queue
-        max_size = 20_000 + 20 * max(MAX_FIRST_STEP, self._queried // GROWTH)
-        if len(queue) and len(queue) + np.count_nonzero(reachable) > 4 * max_size:
-            # A long queue is truncated below. For wide tables, few neighbours remain in it, so the most likely are
-            # estimated first.
-            distances, below = self._distances(codes, answers), max(0, len(queue) - max_size)
-            for chance in np.partition(queue["chance"], below)[below] * FIRST_CHANCES:
-                near = reachable & (distances <= _distance_of(chance))
-                neighbours = self._estimate_neighbours(codes, answers, near, chance)
-                if len(queue) + len(neighbours) > max_size:
-                    self._queue = cut_queue(np.concatenate([queue, neighbours]), max_size)
-                    return
-        neighbours = self._estimate_neighbours(codes, answers, reachable)
-        if len(queue) + len(neighbours) > 2 * max_size:
-            self._queue = cut_queue(np.concatenate([queue, neighbours]), max_size)
-        else:
-            self._queue = merge_queues(queue, neighbours)
-
-    def _distances(self, codes: Integers, answers: Floats) -> Floats:
-        """Estimate the distance of each neighbour from a flip, in standard errors, shape (n, V).
-
-        Without a flip, it is that of the nearest margin.
-        """
-        surrogate, sizes = self._surrogate, np.bincount(self._moves.attribute)
-        base = answers[:, None] - surrogate.effects[codes]
-        guesses = np.repeat(base, sizes, axis=1) + surrogate.effects
-        margins = surrogate.margins(guesses.reshape(-1, answers.shape[1])).T
-        nearest = np.maximum(reduce(np.minimum, margins), -reduce(np.maximum, margins))
-        squares = surrogate.spread() ** 2
-        spread = np.sqrt((np.repeat(squares[codes], sizes, axis=1) + squares) / 2)
-        return np.asarray(nearest.reshape(spread.shape) / spread)
-
-    def _estimate_neighbours(
-        self, codes: Integers, answers: Floats, reachable: Booleans, min_chance: float = 0.0
-    ) -> Neighbours:
-        """Estimate the answers for neighbours of the last parents at some levels (n, V).
-
-        Neighbours that were queried, or whose probability of a flip is below ``min_chance``, are omitted.
-        """
-        parent, level = np.nonzero(reachable)
+        """Add the neighbours of profiles to the queue, except those that are less likely than half of a full queue."""
+        parent, level = np.nonzero(self._moves.open(codes))
         origin = codes[parent, self._moves.attribute[level]]
         margins = self._surrogate.margins(self._surrogate.guess_answers(answers[parent], origin, level)).T
         squares = self._surrogate.spread() ** 2
         spread = np.sqrt((squares[level] + squares[origin]) / 2)
         # Reductions over the short last axis are slow.
         chance = self._surrogate.chance(reduce(np.minimum, margins), reduce(np.maximum, margins), spread)
-        likely = np.flatnonzero(chance >= min_chance)
+        likely = np.flatnonzero(chance >= self._min_chance)
         parent, level = parent[likely], level[likely]
         neighbours = np.empty(len(likely), NEIGHBOUR)
-        neighbours["chance"], neighbours["level"] = chance[likely], level
-        neighbours["parent"] = parent + len(self._parents) - len(codes)
-        marks = self._level_marks[origin[likely]] ^ self._level_marks[level]
-        neighbours["mark"] = marks ^ self._hash_profiles(codes)[parent]
-        return neighbours[~self._is_queried(neighbours["mark"])]
-
-    def _select_new(self, rows: Floats) -> Floats:
-        """Return the profiles (n, U) that were not queried before, and mark them as queried."""
-        marks = self._hash_profiles(self._moves.codes(rows))
-        _, positions = np.unique(marks, return_index=True)
-        positions = np.sort(positions)
-        positions = positions[~self._is_queried(marks[positions])]
-        self._remember(marks[positions])
-        return rows[positions]
+        marks = self._hash_profiles(codes)[parent]
+        marks ^= self._level_marks[origin[likely]] ^ self._level_marks[level]
+        neighbours["mark"], neighbours["level"], neighbours["parent"] = marks, level, parent + len(self._parents)
+        # All neighbours of a parent are equally likely at first. Ties are resolved by mark, which is random.
+        neighbours["chance"] = (chance[likely] + 1e-300) * (1 - 2.0**-93 * marks)
+        neighbours = neighbours[~self._is_queried(marks)]
+        self._queue = np.concatenate([self._queue, neighbours])
+        self._parents = np.concatenate([self._parents, rows])
+        self._answers = np.concatenate([self._answers, answers])
 
     def _hash_profiles(self, codes: Integers) -> Integers:
         """Hash profiles (n, U), shape (n,). A move changes the hash by two exclusive ors."""
@@ -348,8 +248,13 @@ class BoundarySearch:
         queried = self._queried_marks
         return np.asarray(queried.take(np.searchsorted(queried, marks), mode="clip") == marks)
 
-    def _remember(self, marks: Integers) -> None:
-        self._queried_marks = np.sort(np.concatenate([self._queried_marks, marks]), kind="stable")
+    def _select_new(self, marks: Integers) -> Booleans:
+        """Return a mask of the distinct profiles (n,) that were not queried before, and mark them as queried."""
+        selected = np.zeros(len(marks), dtype=np.bool_)
+        selected[np.unique(marks, return_index=True)[1]] = True
+        selected &= ~self._is_queried(marks)
+        self._queried_marks = np.sort(np.concatenate([self._queried_marks, marks[selected]]), kind="stable")
+        return selected
 
 
 class Surrogate:
@@ -364,13 +269,11 @@ class Surrogate:
         self._assignments = assignments
         self._width = 1 if classes == 2 else classes
         self._clip = LABEL_CLIP if label_only else CLIP
-        levels, outputs = len(moves.attribute), assignments * self._width
-        self._gram = np.eye(levels) * RIDGE if levels <= MAX_DENSE_LEVELS else None
-        self._codes = np.empty((0, len(moves.start)), dtype=np.int64)
-        self._pending: list[Integers] = []
-        self._moment = np.zeros((levels, outputs))
-        self.effects: Floats = np.zeros((levels, outputs))
-        self._squares, self._counts = np.zeros(levels), np.zeros(levels)
+        levels = len(moves.attribute)
+        self._gram = RIDGE * np.eye(levels) if levels <= MAX_DENSE_LEVELS else None
+        self._pending: list[tuple[Integers, Floats]] = []
+        self._moment, self.effects = np.zeros((2, levels, assignments * self._width))
+        self._squares, self._counts = np.zeros((2, levels))
         self._lowest, self._highest = -np.inf, np.inf
 
     def answers(self, scores: Floats, labels: Integers) -> Floats:
@@ -386,68 +289,56 @@ class Surrogate:
         return np.asarray(odds)
 
     def complete_answers(
-        self, estimates: Floats, which: Integers, scores: Floats, labels: Integers
-    ) -> tuple[Floats, Floats]:
-        """Replace estimates (n, outputs) with answers under some assignments (n, k). Return the result and the errors.
+        self, estimates: Floats, levels: tuple[Integers, Integers], replies: ModelAnswers, which: Integers | None
+    ) -> Floats:
+        """Replace estimates (n, outputs) with the replies under some assignments (n, k), or all, and learn the errors.
 
-        The estimates under other assignments are corrected by the mean error.
+        The estimates are those after a move from one level (n,) to another (n,). Estimates under other assignments are
+        corrected by the mean error.
         """
-        queried = self.answers(scores, labels).reshape(*which.shape, self._width)
-        answers = estimates.reshape(len(estimates), self._assignments, self._width).copy()
-        errors = queried - np.take_along_axis(answers, which[:, :, None], axis=1)
-        answers += errors.mean(axis=1, keepdims=True)
-        np.put_along_axis(answers, which[:, :, None], queried, axis=1)
-        return answers.reshape(estimates.shape), errors.reshape(len(errors), -1)
+        answers = self.answers(replies.scores, replies.labels)
+        if which is None:
+            errors = answers - estimates
+        else:
+            queried = answers.reshape(*which.shape, self._width)
+            answers = estimates.reshape(len(estimates), self._assignments, self._width)
+            errors = queried - np.take_along_axis(answers, which[:, :, None], axis=1)
+            answers = answers + errors.mean(axis=1, keepdims=True)
+            np.put_along_axis(answers, which[:, :, None], queried, axis=1)
+        squares = (errors.reshape(len(errors), -1) ** 2).mean(axis=1)
+        for ends in levels:
+            self._squares += np.bincount(ends, squares, minlength=len(self._squares))
+            self._counts += np.bincount(ends, minlength=len(self._counts))
+        return answers.reshape(estimates.shape)
 
     def learn_answers(self, codes: Integers, answers: Floats) -> None:
         """Add answers (n, outputs) for profiles (n, U) to the regression."""
-        if self._gram is None:
-            self._pending.append(codes)
-            for column, moment in zip(answers.T, self._moment.T, strict=True):
-                moment += np.bincount(codes.ravel(), np.repeat(column, codes.shape[1]), minlength=len(moment))
-            return
-        indicators = np.zeros((len(codes), len(self._gram)))
-        indicators[np.arange(len(codes))[:, None], codes] = 1
-        self._gram += indicators.T @ indicators
-        self._moment += indicators.T @ answers
+        self._pending.append((codes, answers))
 
     def fit(self) -> None:
-        """Fit the regression."""
-        if self._gram is None:
-            self.effects = self._descend()
-        else:
-            self.effects = np.asarray(np.linalg.solve(self._gram, self._moment), dtype=np.float64)
-
-    def _descend(self) -> Floats:
-        """Solve the regression by conjugate gradients, starting at the last effects."""
+        """Fit the regression, for many levels by conjugate gradients, starting at the last effects."""
         from scipy.sparse import csr_array
+        from scipy.sparse.linalg import LinearOperator, cg
 
-        self._codes, self._pending = np.concatenate([self._codes, *self._pending]), []
-        codes = self._codes
+        codes, answers = (np.concatenate(parts) for parts in zip(*self._pending, strict=True))
         ends = np.arange(0, codes.size + 1, codes.shape[1])
-        indicators = csr_array((np.ones(codes.size), codes.ravel(), ends), shape=(len(codes), len(self._moment)))
+        indicators = csr_array((np.ones(codes.size), codes.ravel(), ends), shape=(len(codes), len(self.effects)))
         transposed = indicators.T.tocsr()
-        effects = self.effects.copy()
-        residual = self._moment - transposed @ (indicators @ effects) - RIDGE * effects
-        direction, size = residual.copy(), (residual**2).sum(axis=0)
-        tolerance = 1e-6 * (self._moment**2).sum(axis=0)
-        for _ in range(GRADIENT_STEPS):
-            if (size <= tolerance).all():
-                break
-            image = transposed @ (indicators @ direction) + RIDGE * direction
-            step = size / np.maximum((direction * image).sum(axis=0), 1e-300)
-            effects += step * direction
-            residual -= step * image
-            previous, size = size, (residual**2).sum(axis=0)
-            direction = residual + size / np.maximum(previous, 1e-300) * direction
-        return np.asarray(effects)
+        moment = transposed @ answers
+        if self._gram is not None:
+            self._gram += transposed @ indicators
+            self._moment += moment
+            self._pending = []
+            self.effects = np.asarray(np.linalg.solve(self._gram, self._moment), dtype=np.float64)
+            return
+        self._pending = [(codes, answers)]
 
-    def learn_errors(self, moved: tuple[Integers, Integers], errors: Floats) -> None:
-        """Add errors of estimates (n, outputs) after moves from one level (n,) to another (n,)."""
-        squares = (errors**2).mean(axis=1)
-        for levels in moved:
-            self._squares += np.bincount(levels, squares, minlength=len(self._squares))
-            self._counts += np.bincount(levels, minlength=len(self._counts))
+        def multiply(effects: Floats) -> Floats:
+            return np.asarray(transposed @ (indicators @ effects) + RIDGE * effects)
+
+        normal = LinearOperator((len(moment), len(moment)), multiply, dtype="f8")
+        for effects, column in zip(self.effects.T, moment.T, strict=True):
+            effects[:] = cg(normal, column, effects, rtol=1e-3, maxiter=GRADIENT_STEPS)[0]
 
     def guess_answers(self, answers: Floats, origin: Integers, level: Integers) -> Floats:
         """Estimate the answers (n, outputs) of neighbours from those of their parents and the levels of the move."""
@@ -488,17 +379,6 @@ class Surrogate:
     def chance(lowest: Floats, highest: Floats, spread: Floats) -> Floats:
         """Compute the probability of different signs if the common error is normal with this standard deviation."""
         return _normal_cdf(-lowest / spread) - _normal_cdf(-highest / spread)
-
-
-def _distance_of(chance: float) -> float:
-    """Return a distance from the boundary, in standard errors, beyond which the probability of a flip is below this
-    value.
-
-    The probability of a flip is at most that of the tail beyond the nearest margin.
-    """
-    distances = np.linspace(-8, 8, 3201)
-    reached = np.count_nonzero(_normal_cdf(-distances) >= chance)
-    return float(distances[reached]) if reached < len(distances) else np.inf
 
 
 def _normal_cdf(z: Floats) -> Floats:

@@ -16,6 +16,7 @@ a budget, this search continues from other seeds.
 from __future__ import annotations
 
 import heapq
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -152,13 +153,13 @@ def path_conditions(profiles: Floats, labels: Integers, own: int) -> list[PathCo
     from sklearn.tree import DecisionTreeClassifier
 
     tree = DecisionTreeClassifier(random_state=0).fit(profiles, labels == own).tree_
-    path, node = [], 0
-    while tree.children_left[node] != -1:
-        attribute, threshold = int(tree.feature[node]), float(tree.threshold[node])
-        below = bool(np.float32(profiles[-1, attribute]) <= threshold)
-        node = int(tree.children_left[node] if below else tree.children_right[node])
-        shares = tree.value[node][0]
-        path.append(PathCondition(attribute, threshold, below, float(shares[-1] / shares.sum())))
+    path = []
+    nodes = tree.decision_path(profiles[-1:].astype(np.float32)).indices.tolist()
+    for node, child in pairwise(nodes):
+        shares = tree.value[child][0]
+        below = child == int(tree.children_left[node])
+        certainty = float(shares[-1] / shares.sum())
+        path.append(PathCondition(int(tree.feature[node]), float(tree.threshold[node]), below, certainty))
     return path
 
 
