@@ -201,6 +201,23 @@ def test_honest_certificates_hold_and_no_box_is_proved_beyond_the_truth(tmp_path
             assert not (proof.confirmed[0] and (claim[0] > fair * WHOLE or claim[1] > unfair * WHOLE))
 
 
+@pytest.mark.parametrize("size", [0.0, 5e-324, 1e-305, 1e-260, 1.0, 1e90])
+def test_leaves_of_any_size_can_be_checked(size, tmp_path):
+    """In float32, leaves of zero or almost zero prove nothing, but the certificate that says so is valid."""
+    values = np.array([[0.0, 0.0], [0.0, size], [size, 0.0]])
+    grown = dataclasses.replace(tree([(1, 0.0, 1, 2), 0.0, 0.0]), values=values)
+    model = build_ensemble(
+        described([AGE, SEX]), [grown], base=np.zeros(2), link="frequency", answers=[0, 1], location="t"
+    )
+    path = tmp_path / "c.cert"
+    for single in (True, False):
+        model = dataclasses.replace(model, single=single)
+        made = certification.certify(model, certificate=path, enumeration=False, jobs=1, samples=5)
+        found = check(path, model)
+        assert found.verdict == "confirmed"
+        assert (found.certified, found.falsified) == pytest.approx((made.certified, made.falsified), abs=1e-6)
+
+
 def test_masses_beyond_the_precision_of_floats_are_exact(tmp_path):
     """Two of three cells hold 312 and 200 of 2**60 + 512 people; of these two, the 200 are treated unfairly."""
     grown = [tree([(0, 2.0, 1, 2), -4.0, (0, 4.0, 3, 4), -3.0, 0.0]), tree([(1, 0.0, 1, 2), -1.0, 1.0])]

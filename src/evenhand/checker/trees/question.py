@@ -325,13 +325,13 @@ def _rounded_margins(
     rows = []
     for (plus, minus), shift, tie in zip(*margins, strict=True):
         # All numbers are multiplied by the divisor, and sizes are rounded up by far more than the rounding error of
-        # their sum.
+        # their sum. A magnitude of at least 2**-1000 keeps the unit and the error of the deployed model in range.
         sizes = largest[plus] + (largest[minus] if minus >= 0 else 0.0)
         start = abs(ensemble.base[plus]) + (abs(ensemble.base[minus]) if minus >= 0 else 0.0) + abs(shift) + tie
-        magnitude = (sizes + ensemble.divisor * start) * (1 + 2.0**-30) + 2.0**-900
+        magnitude = (sizes + ensemble.divisor * start) * (1 + 2.0**-30) + 2.0**-1000
         bits = UNIT_BITS - int(np.frexp(magnitude * touched)[1])
-        if not (magnitude < 2.0**800 and -800 < bits < 900):
-            raise CertificateError("the numbers of the trees are too large or too small to check")
+        if not magnitude < 2.0**800:
+            raise CertificateError("the numbers of the trees are too large to check")
         blur = relative * magnitude + ensemble.divisor * tie * (1 + 2.0**-40)
         base = Fraction(float(ensemble.base[plus])) - (Fraction(float(ensemble.base[minus])) if minus >= 0 else 0)
         base = (base - Fraction(shift)) * Fraction(ensemble.divisor) * Fraction(2) ** bits
