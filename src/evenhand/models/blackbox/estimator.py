@@ -10,6 +10,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
+from evenhand.core.text import list_some
 from evenhand.core.typing import Floats, Integers
 from evenhand.errors import ModelError
 from evenhand.models.blackbox.base import InputForm, LoadRequest, RowModel, RowT, add_caution, settle_input
@@ -208,7 +209,11 @@ def wrap_estimator(source: Any, request: LoadRequest) -> EstimatorModel | Number
     model = replace(model, like=request.like, columns=columns, ledger=request.ledger)
     learnt, inputs = None if columns else learnt_form(source, schema), learnt_inputs(source, columns or schema.names)
     forms: Sequence[InputForm] = ["frame"] if columns else _candidate_forms(model, learnt)
-    return _check_values(settle_input(model, forms, inputs, untyped=request.untyped, learnt=learnt), inputs)
+    model = settle_input(model, forms, inputs, untyped=request.untyped, learnt=learnt)
+    if fitted and not columns and len(schema.names) > 1:
+        order = list_some(schema.names)
+        model = add_caution(model, f"The model was fitted without column names; its inputs are taken to be {order}.")
+    return _check_values(model, inputs)
 
 
 def _check_values(model: RowT, inputs: Mapping[str, ColumnInput]) -> RowT:
