@@ -1,6 +1,7 @@
 """Trees: certificates against asking everybody, bounds against every point of a box, real models of every library."""
 
 import dataclasses
+import itertools
 import signal
 
 import numpy as np
@@ -11,11 +12,16 @@ from hypothesis import strategies as st
 
 from evenhand import certification, datasets, models
 from evenhand.certification.bounds.trees.engine import TreeEngine
+from evenhand.certification.bounds.trees.leaves import SCALE_BITS, leaf_table_of
+from evenhand.certification.bounds.trees.lists import tree_workspace_for
 from evenhand.certification.bounds.trees.question import tree_query_of
-from evenhand.certification.bounds.trees.search import SETTLED
-from evenhand.certification.bounds.trees.tails import TAILS
+from evenhand.certification.bounds.trees.search import SETTLED, enter_part
+from evenhand.certification.bounds.trees.tables import group_assignments
+from evenhand.certification.bounds.trees.tails import MAX_GROUPS, TAILS
+from evenhand.certification.bounds.trees.variance import describe_leaves, pair_variances, prove_variance
 from evenhand.certification.query.enumeration import enumerate_domain
 from evenhand.certification.query.outcomes import FAIR, UNFAIR
+from evenhand.core.kernels import compile_kernel
 from evenhand.models.additive.cells import ListedCell, cell_array, plain_inputs
 from evenhand.models.trees.ensemble import TreeEnsemble, build_ensemble
 from evenhand.models.trees.nodes import DecisionTree, collect_nodes
@@ -114,7 +120,7 @@ def random_tree(rng, schema, width, output, whole):
     )
 
 
-def random_model(seed):
+def random_model(seed, largest=6):
     """A small ensemble over mixed finite attributes, with two or three labels, and a population."""
     rng = np.random.default_rng(seed)
     attributes = []
@@ -133,7 +139,7 @@ def random_model(seed):
     labels = ("no", "yes", "later")[: int(rng.choice([2, 2, 3]))]
     schema = described(attributes, labels)
     whole = bool(rng.integers(2))
-    trees = int(rng.integers(1, 7))
+    trees = int(rng.integers(1, largest + 1))
     averaged = rng.random() < 0.4
     outputs = len(labels) if averaged or len(labels) > 2 else 1
     grown = [
@@ -192,9 +198,10 @@ def test_run_to_the_end_it_is_what_everybody_would_say(seed):
 
 
 def proved_in_rounds(query, points, tails, recording, rng):
-    """Prove step by step, and yield the proved fair and unfair mass after each step."""
+    """Prove step by step, and yield the proved fair and unfair mass after each step. Every box's variance is used."""
     engine = TreeEngine(query, 1, recording=recording)
     engine._points, engine._tails = points, tails
+    engine.variances.least[:] = 0
     boxes, fair, unfair = engine.root(), 0.0, 0.0
     while len(boxes):
         able = boxes.divisible & (boxes.open > 1e-13)
@@ -215,7 +222,7 @@ def proved_in_rounds(query, points, tails, recording, rng):
 @given(SEEDS)
 @settings(max_examples=scaled(100), deadline=None)
 def test_never_proves_more_than_enumeration_and_in_the_end_as_much(seed):
-    model, population = random_model(seed)
+    model, population = random_model(seed, largest=12)
     rng = np.random.default_rng(seed)
     protected = ["p", "a0"] if rng.random() < 0.4 else ["p"]
     query = tree_query_of(model, protected, population, least=int(rng.choice([2, 2, 3])))
@@ -236,6 +243,46 @@ def test_never_proves_more_than_enumeration_and_in_the_end_as_much(seed):
             assert proved[1] <= 1 - fair + 1e-9
         assert proved[0] >= fair - 1e-9
         assert proved[1] >= unfair - 1e-9
+
+
+@compile_kernel(nogil=True, error_model="numpy")
+def look_at_whole(leaves, work, found):
+    for i in range(len(work.lo)):
+        work.inner[0, i], work.inner[1, i] = 0, work.outer[0, 1, i]
+    if enter_part(leaves, work, 1, False):
+        count, groups = work.length[1], group_assignments(leaves, work, 1)
+        found[0], found[1] = groups, prove_variance(leaves, work, 1)
+        axes = describe_leaves(leaves, work, 1)
+        found[2], found[3] = pair_variances(leaves, work, axes, count, groups)
+
+
+@given(SEEDS)
+@settings(max_examples=scaled(100), deadline=None)
+def test_variances_and_what_they_prove(seed):
+    model, population = random_model(seed, largest=30)
+    query = tree_query_of(model, ["p", "a0"] if seed % 3 == 0 else ["p"], population)
+    if not query.cells or query.constant or len(query.base) > 1:
+        return
+    leaves, found = leaf_table_of(query), np.zeros(4)
+    work = tree_workspace_for(leaves, 1)
+    look_at_whole(leaves, work, found)
+    truth, mass = enumerate_domain(query), query.point_masses() / query.point_masses().sum()
+    assert found[1] <= mass[truth != UNFAIR].sum() + 1e-9
+    points = np.array(list(itertools.product(*(range(cells.count) for cells in query.cells))))
+    entries = query.entries(points)
+    members = work.member[: int(found[0])]
+    numbers = np.array([query.margins(query.individuals(entries, p))[:, 0] for p in members]).reshape(-1, len(points))
+    if not len(numbers) or len(numbers) > MAX_GROUPS or query.slack[0] == 0:
+        return  # nothing to compare, no variance is computed, or the leaves are replaced by their signs
+    scale = 2.0 ** (SCALE_BITS - np.ceil(np.log2(query.sizes[0])))
+    mean = numbers.mean(axis=0)
+    effects = [
+        (np.bincount(column, mass * (mean - mass @ mean)) ** 2 / np.maximum(np.bincount(column, mass), 1e-300)).sum()
+        for column in points.T
+    ]
+    differences = (mass * (numbers - mean) ** 2).sum() - ((mass * (numbers - mean)).sum(axis=1) ** 2).sum()
+    expected = np.array([mass @ (mean - mass @ mean) ** 2 - sum(effects), differences])
+    assert found[2:] / scale**2 == pytest.approx(expected, abs=1e-9 * (1 + (numbers**2).max()))
 
 
 @pytest.mark.parametrize(("fixed", "share"), [(1.0, 0.0), (3.0, 1.0)])

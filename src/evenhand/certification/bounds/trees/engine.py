@@ -13,7 +13,15 @@ from numpy.typing import NDArray
 from evenhand.certification.bounds.trees.leaves import leaf_table_of
 from evenhand.certification.bounds.trees.lists import tree_workspace_for
 from evenhand.certification.bounds.trees.question import TreeQuery
-from evenhand.certification.bounds.trees.search import COUNTED, SETTLED, WAITING, TreeBoxArrays, refine_tree_boxes
+from evenhand.certification.bounds.trees.search import (
+    COUNTED,
+    PAIRS_PER_BOX,
+    SETTLED,
+    SIZES,
+    WAITING,
+    TreeBoxArrays,
+    refine_tree_boxes,
+)
 from evenhand.certification.bounds.trees.tails import TAILS
 from evenhand.certification.query.boxes import ArrayRows, Boxes, whole_domain
 from evenhand.certification.query.proved_mass import (
@@ -44,10 +52,41 @@ MIN_CALL_BOXES, BOXES_PER_ENTRY = 32, 16
 """Maximum number of boxes that a call bounds: a minimum, and a number per input box."""
 COARSE_REGIONS = 16
 """Approximate number of coarse parts of the domain in a certificate."""
-
-
+MEMORY = 0.95
+"""Weight of earlier calls in the expected gains of proofs from variances, after every further group of calls."""
+FIRST_GAIN, FIRST_BOXES = 1e-3, 1000.0
+"""Mass proved otherwise, and number of boxes, that the first calls are assumed to have needed."""
 TABLE_POINTS, RECORDED_POINTS = 1 << 14, 1 << 8
 """Maximum number of points of a counted box, without and with a certificate file that must be checked."""
+
+
+class VarianceSchedule:
+    """Choice of the boxes whose variance is used: those where a unit of work proves more than it does otherwise.
+
+    Attributes:
+        least: Minimum open mass of a box, by the logarithm of the number of its leaves.
+    """
+
+    def __init__(self) -> None:
+        self._noted: list[Floats] = []
+        self._sums = np.zeros(4 + 2 * SIZES)
+        self.adapt(0.0, 0.0)
+
+    def note(self, totals: Floats) -> None:
+        """Keep the totals of a call, from any thread, for ``adapt``."""
+        self._noted.append(totals)
+
+    def adapt(self, gain: float, boxes: float) -> None:
+        """Adapt to the calls noted since the last time, which proved a mass with a number of boxes."""
+        # Sorted, because the order of concurrent calls must not change the sums.
+        noted = np.sort(np.array([np.zeros(len(self._sums) - 2), *self._noted]), axis=0).sum(axis=0)
+        self._noted.clear()
+        self._sums = MEMORY * self._sums + np.concatenate([[gain, boxes], noted])
+        proved, boxes, varied, work = self._sums[:4]
+        number, shares = self._sums[4:].reshape(2, SIZES)
+        rate = (max(0.0, proved - varied) + FIRST_GAIN) / (max(0.0, boxes - work) + FIRST_BOXES)
+        expected = np.maximum(1e-6, (shares + 1) / (number + 5))
+        self.least = rate * 4.0 ** np.arange(SIZES) * 2 / PAIRS_PER_BOX / expected
 
 
 @dataclass(frozen=True)
@@ -104,6 +143,7 @@ class TreeEngine:
         self._points = 1.0 if exact else float(RECORDED_POINTS if recording else TABLE_POINTS)
         self._tails = TAILS[:0] if recording or len(query.base) > 1 or self.table.is_difference else TAILS
         self._own = threading.local()
+        self.variances = VarianceSchedule()
 
     def root(self) -> TreeFrontier:
         """Build a box of the whole domain."""
@@ -125,12 +165,13 @@ class TreeEngine:
         work = self._own.work
         n, room = boxes.low.shape[1], OUTPUT_BOXES + 4 * len(boxes)
         out = new_arrays(TreeBoxArrays, boxes=room, attributes=n)
-        totals = np.zeros(3)
+        totals = np.zeros(5 + 2 * SIZES)
         inputs = TreeBoxArrays(boxes.low, boxes.high, boxes.known, boxes.state)
         settings = (float(threshold), float(limit), self._points, put_settled or self.recording, self.recording)
-        count = refine_tree_boxes(self.table, work, inputs, self._tails, settings, out, totals)
+        count = refine_tree_boxes(self.table, work, inputs, self._tails, self.variances.least, settings, out, totals)
         region = np.full(count, boxes.region[0], dtype=np.int16)
         low, high, known, state = (column[:count].copy() for column in out)
+        self.variances.note(totals[3:])
         return TreeFrontier(low, high, known, state, region), totals
 
 
@@ -150,12 +191,15 @@ class TreeSearch(BestFirst[TreeFrontier]):
         recorder: Recorder of the final boxes.
         watch: Stops the run if progress is too slow.
         pace: Number of boxes per call.
+        last_undecided, last_boxes: Undecided mass and number of boxes after the last calls.
     """
 
     bounder: TreeEngine
     watch: ProgressWatch
     recorder: BoxRecorder | None = None
     pace: int = 1
+    last_undecided: float = 1.0
+    last_boxes: int = 0
 
     first_threshold = 0.5
     factor = 8.0
@@ -193,6 +237,9 @@ class TreeSearch(BestFirst[TreeFrontier]):
 
     def calls_done(self, undecided: float, seconds: float) -> None:
         """Adapt the pace to the measured duration of the calls or, without a time limit, to the expected duration."""
+        gain, boxes = self.last_undecided - undecided, self.proved_mass.boxes - self.last_boxes
+        self.bounder.variances.adapt(gain, boxes)
+        self.last_undecided, self.last_boxes = undecided, self.proved_mass.boxes
         if self.limits.timed:
             faster, highest = CALL_SECONDS / max(seconds, 1e-4), 4096.0
         else:

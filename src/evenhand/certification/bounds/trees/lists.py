@@ -27,6 +27,8 @@ MAX_CORNERS = 1 << 14
 """Maximum number of corners of a leaf in a table."""
 SPARE_ROOM = 1 << 16
 """Capacity for lists, in addition to four times the number of leaves."""
+GRID, MAX_AXES, MAX_PAIRED = 256, 64, 2048
+"""For variances: number of steps of the grid, and maximum number of tested attributes and of leaves."""
 
 
 TreeWorkspace = array_table(
@@ -43,6 +45,10 @@ TreeWorkspace = array_table(
         "differs": "bool depths",
         # Attribute and cell of each split, its cells before, and the next part.
         "split cut old_low old_high side": "int64 depths",
+        # Mass and proved shares of a split box; number of boxes in the output, and mass decided, before its parts.
+        "proved": "float64 depths 3",
+        "output": "int64 depths",
+        "before": "float64 depths 2",
         # Bounds on the margins of the last list, and of a tree; range of its leaves that all assignments reach.
         "low high tree_low tree_high": "int64 margins assignments",
         "whole": "int64 margins 2",
@@ -72,6 +78,16 @@ TreeWorkspace = array_table(
         "tails": "float64 4 tails",
         "worst": "float64 2 tails",
         "low_tail high_tail": "float64 tails",
+        # Attributes that a leaf tests in the box, as bits, with the leaf's key and the share of its cells; probability
+        # of the leaf, its product with the value, groups of assignments that reach it, as bits, and their portion.
+        "tested": "uint64 paired",
+        "key": "uint64 paired axes",
+        "share": "float64 paired axes",
+        "likely term portion": "float64 paired",
+        "reached": "int64 paired",
+        # Mean of each group of assignments; distributions of one attribute's steps and of their sum.
+        "mean": "float64 assignments",
+        "steps grid": "float64 bins",
     },
 )
 """Work arrays of one thread."""
@@ -92,6 +108,9 @@ def tree_workspace_for(table: LeafTable, tails: int) -> Any:
         corners=MAX_CORNERS,
         moves=SET_CELLS + 1,
         tails=tails,
+        paired=min(leaves, MAX_PAIRED),
+        axes=min(attributes, MAX_AXES),
+        bins=GRID + MAX_AXES + 2,
     )
     work.length[0] = leaves
     work.base[0] = table.base[:, None]

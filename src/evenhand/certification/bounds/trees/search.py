@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from evenhand.certification.bounds.trees.lists import (
     MAX_DEPTH,
+    MAX_PAIRED,
     OPEN,
     UNFAIR,
     decide_box,
@@ -16,12 +19,16 @@ from evenhand.certification.bounds.trees.lists import (
 from evenhand.certification.bounds.trees.splits import choose_cut, score_cuts
 from evenhand.certification.bounds.trees.tables import count_box
 from evenhand.certification.bounds.trees.tails import prove_tails
+from evenhand.certification.bounds.trees.variance import prove_variance
+from evenhand.certification.refinement import ROUNDING_MASS
 from evenhand.core.kernels import array_table, compile_kernel
 
 WAITING, COUNTED, INDIVISIBLE, SETTLED = 0, 1, 2, 3
 """State of a box: to be counted or split, to be split, permanently undecided, or settled."""
-SUMS_PER_BOX = 4096
-"""Number of table sums that take about as long as bounding a box."""
+SUMS_PER_BOX, PAIRS_PER_BOX = 4096, 20000
+"""Number of table sums, and twice the number of pairs of leaves, that take about as long as bounding a box."""
+SIZES = int(math.log2(MAX_PAIRED)) + 1
+"""Number of classes of list lengths, by powers of two, for proofs from variances."""
 
 
 TreeBoxArrays = array_table(
@@ -99,9 +106,29 @@ def bound_group(w, boxes, begin, end, level):
 
 
 @jit
-def refine_box(f, w, level, depends, state, tails, settings, out, count, reserved, totals):
+def prove_box(f, w, depth, mass, tails, least, limit, totals):
+    """Prove a fair share of a part of a box from its tails, and from its variance if that is worth the time."""
+    fair = prove_tails(f, w, depth, tails)
+    leaves, known = w.length[depth], max(fair, w.proved[depth - 1, 1])
+    size = np.int64(math.log2(max(1, leaves)))
+    if leaves <= len(w.likely) and mass * (1 - known) > least[size]:
+        varied, work = prove_variance(f, w, depth), leaves * leaves / PAIRS_PER_BOX
+        totals[2] += min(limit - totals[2], np.floor(work))
+        # Compared with what is known of the whole, so that a proof of the parts does not count once more.
+        totals[3] += mass * (varied - known)
+        totals[4] += work
+        totals[5 + size] += 1
+        totals[5 + SIZES + size] += (varied - known) / (1 - known)
+        fair = max(fair, varied)
+    return fair
+
+
+@jit
+def refine_box(f, w, level, depends, state, shares, tails, least, settings, out, count, reserved, totals):
     """Split the box of the last list, as ``refine_tree_boxes`` does; return the number of boxes in the output."""
     threshold, limit, max_points, put_settled, keep = settings
+    # A box is kept whole if its parts prove less, but not if there may be no other progress.
+    first, must = totals[2] == 0, put_settled or threshold <= ROUNDING_MASS
     totals[2] += 1
     # Depth first. Invariant: the parts in the output, in ``totals``, and at the depths above partition the box.
     depth, entering = level, True
@@ -111,12 +138,13 @@ def refine_box(f, w, level, depends, state, tails, settings, out, count, reserve
         full = totals[2] >= limit or count + reserved + 2 * depth + 4 >= len(out.known)
         full |= w.start[depth] + 2 * w.length[depth] > len(w.leaf) or depth >= MAX_DEPTH - 1
         outcome = decide_box(f, w, depends)
-        fair = unfair = 0.0
+        fair, unfair = shares if entering else (0.0, 0.0)
+        must |= full and first
         settled = outcome != OPEN
         if settled:
             fair, unfair = (0.0, 1.0) if outcome == UNFAIR else (1.0, 0.0)
         elif len(tails) and not entering:
-            fair = prove_tails(f, w, depth, tails)
+            fair = prove_box(f, w, depth, mass, tails, least, limit, totals)
         next_state, divided = WAITING, False
         if not settled and (entering or (not full and mass * (1 - fair) > threshold)):
             points, sums = score_cuts(f, w, depth), -1
@@ -141,6 +169,9 @@ def refine_box(f, w, level, depends, state, tails, settings, out, count, reserve
                 divided = True
                 w.split[depth], w.cut[depth], w.side[depth] = i, cut, 0
                 w.old_low[depth], w.old_high[depth] = w.lo[i], w.hi[i]
+                w.output[depth] = count
+                w.proved[depth, 0], w.proved[depth, 1], w.proved[depth, 2] = mass, fair, unfair
+                w.before[depth, 0], w.before[depth, 1] = totals[0], totals[1]
         entering = False
         if not divided:
             if settled and not put_settled:
@@ -156,14 +187,18 @@ def refine_box(f, w, level, depends, state, tails, settings, out, count, reserve
             side = w.side[depth]
             w.side[depth] += 1
             if side == 2:
+                before, whole = w.before[depth], w.proved[depth]
+                parts = totals[0] + totals[1] - before[0] - before[1]
+                for b in range(w.output[depth], count):
+                    parts += out.known[b, 1] + out.known[b, 2]
+                if parts < whole[0] * (whole[1] + whole[2] - 1e-9) and not keep and (depth > level or not must):
+                    totals[0], totals[1] = before[0], before[1]
+                    known, next_state = (whole[0], whole[1], whole[2]), state if depth == level else WAITING
+                    count = put_out(w, out, w.output[depth], known, next_state)
                 depth -= 1
                 continue
             part_low, part_high = (w.lo[i], w.cut[depth] - 1) if side == 0 else (w.cut[depth], w.hi[i])
             if range_weight(f, i, part_low, part_high) <= 0:
-                continue
-            if totals[2] >= limit:
-                w.lo[i], w.hi[i] = part_low, part_high
-                count = put_out(w, out, count, (box_mass(f, w.lo, w.hi), 0.0, 0.0), WAITING)
                 continue
             w.start[depth + 1] = w.start[depth] + w.length[depth]
             for m in range(w.base.shape[1]):
@@ -171,24 +206,26 @@ def refine_box(f, w, level, depends, state, tails, settings, out, count, reserve
                     w.base[depth + 1, m, p] = w.base[depth, m, p]
             depends = filter_leaves(f, w, depth, depth + 1, i, part_low, part_high, keep)
             w.lo[i], w.hi[i] = part_low, part_high
-            totals[2] += 1
+            totals[2] = min(limit, totals[2] + 1)
             depth += 1
             break
     return count
 
 
 @compile_kernel(nogil=True, error_model="numpy")
-def refine_tree_boxes(f, w, boxes, tails, settings, out, totals):
+def refine_tree_boxes(f, w, boxes, tails, least, settings, out, totals):
     """Split boxes until no part has more open mass than a threshold, or a number of boxes is bounded.
 
     Args:
         f, w: Leaves and work arrays.
         boxes: Boxes to split, each at least once.
-        tails: Parts of a box whose tail means are computed; empty to skip such proofs.
+        tails: Parts of a box whose tail means are computed; empty to skip such proofs, and those from variances.
+        least: Open mass that a box must have for a proof from its variance, by the logarithm of the length of its list.
         settings: Threshold; maximum number of boxes; maximum number of points of a table; whether settled parts are
             added to the output instead of counted; whether leaves without mass are kept.
         out: Output of parts with open mass.
-        totals: Receives fair mass, unfair mass, and number of boxes.
+        totals: Receives fair mass, unfair mass, number of boxes, and about proofs from variances: gained mass, work in
+            boxes, and, by length of list, their number and the sum of their shares of the open mass.
 
     Returns:
         The number of parts in the output.
@@ -221,8 +258,10 @@ def refine_tree_boxes(f, w, boxes, tails, settings, out, totals):
         if end - begin == 1:
             depends = enter_part(f, w, level + 1, settings[4])
             reserved = 2 * (number - begin)
+            known, state = boxes.known[begin], boxes.state[begin]
+            shares = (known[1] / known[0], known[2] / known[0])
             count = refine_box(
-                f, w, level + 1, depends, boxes.state[begin], tails, settings, out, count, reserved, totals
+                f, w, level + 1, depends, state, shares, tails, least, settings, out, count, reserved, totals
             )
             continue
         # Three lists must fit: those of the group, of a box, and of a part of it.
