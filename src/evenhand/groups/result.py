@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, computed_field
 
 from evenhand.core.document import Document
 from evenhand.core.result import Result, ResultNumber
@@ -247,6 +247,7 @@ class GroupMetrics(GroupedResult):
             bounds = proxies.gaps[0].bounds or number.quantity
             yield number._replace(name="bounded_selection_rate_difference", quantity=bounds)
 
+    @computed_field  # type: ignore[prop-decorator]  # pydantic's documented use
     @property
     def overall(self) -> dict[str, Quantity]:
         """Metrics of all people."""
