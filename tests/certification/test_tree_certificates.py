@@ -251,7 +251,7 @@ def look_at_whole(leaves, work, found):
         work.inner[0, i], work.inner[1, i] = 0, work.outer[0, 1, i]
     if enter_part(leaves, work, 1, False):
         count, groups = work.length[1], group_assignments(leaves, work, 1)
-        found[0], found[1] = groups, prove_variance(leaves, work, 1)
+        found[0], found[1] = groups, prove_variance(leaves, work, 1, groups)
         axes = describe_leaves(leaves, work, 1)
         found[2], found[3] = pair_variances(leaves, work, axes, count, groups)
 

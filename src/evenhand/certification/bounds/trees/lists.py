@@ -83,6 +83,9 @@ TreeWorkspace = array_table(
         "tested": "uint64 paired",
         "key": "uint64 paired axes",
         "share": "float64 paired axes",
+        # Key of the box and one over its weight, for each tested attribute.
+        "cells": "uint64 axes",
+        "inverse": "float64 axes",
         "likely term portion": "float64 paired",
         "reached": "int64 paired",
         # Mean of each group of assignments; distributions of one attribute's steps and of their sum.
@@ -204,11 +207,11 @@ def filter_leaves(f, w, source, depth, i, lo, hi, keep):
     mass, old_mass = range_weight(f, i, lo, hi), range_weight(f, i, w.lo[i], w.hi[i])
     ratio = old_mass / mass if mass > 0 else 0.0
     base = w.base[depth]
-    for m in range(margins):
-        for p in range(assignments):
+    for p in range(assignments):
+        for m in range(margins):
             w.low[m, p] = w.high[m, p] = 0
-    if f.is_difference:
-        w.rise[:] = 0
+        for q in range(assignments if f.is_difference else 0):
+            w.rise[p, q] = 0
     k, out = w.start[source], w.start[depth]
     end = k + w.length[source]
     differs, varies = w.differs[source], False

@@ -17,7 +17,7 @@ from evenhand.certification.bounds.trees.lists import (
     range_weight,
 )
 from evenhand.certification.bounds.trees.splits import choose_cut, score_cuts
-from evenhand.certification.bounds.trees.tables import count_box
+from evenhand.certification.bounds.trees.tables import count_box, group_assignments
 from evenhand.certification.bounds.trees.tails import prove_tails
 from evenhand.certification.bounds.trees.variance import prove_variance
 from evenhand.certification.refinement import ROUNDING_MASS
@@ -108,11 +108,12 @@ def bound_group(w, boxes, begin, end, level):
 @jit
 def prove_box(f, w, depth, mass, tails, least, limit, totals):
     """Prove a fair share of a part of a box from its tails, and from its variance if that is worth the time."""
-    fair = prove_tails(f, w, depth, tails)
+    groups = group_assignments(f, w, depth)
+    fair = prove_tails(f, w, depth, groups, tails)
     leaves, known = w.length[depth], max(fair, w.proved[depth - 1, 1])
     size = np.int64(math.log2(max(1, leaves)))
     if leaves <= len(w.likely) and mass * (1 - known) > least[size]:
-        varied, work = prove_variance(f, w, depth), leaves * leaves / PAIRS_PER_BOX
+        varied, work = prove_variance(f, w, depth, groups), leaves * leaves / PAIRS_PER_BOX
         totals[2] += min(limit - totals[2], np.floor(work))
         # Compared with what is known of the whole, so that a proof of the parts does not count once more.
         totals[3] += mass * (varied - known)
@@ -187,14 +188,14 @@ def refine_box(f, w, level, depends, state, shares, tails, least, settings, out,
             side = w.side[depth]
             w.side[depth] += 1
             if side == 2:
-                before, whole = w.before[depth], w.proved[depth]
-                parts = totals[0] + totals[1] - before[0] - before[1]
+                parts = totals[0] + totals[1] - w.before[depth, 0] - w.before[depth, 1]
                 for b in range(w.output[depth], count):
                     parts += out.known[b, 1] + out.known[b, 2]
-                if parts < whole[0] * (whole[1] + whole[2] - 1e-9) and not keep and (depth > level or not must):
-                    totals[0], totals[1] = before[0], before[1]
-                    known, next_state = (whole[0], whole[1], whole[2]), state if depth == level else WAITING
-                    count = put_out(w, out, w.output[depth], known, next_state)
+                mass, fair, unfair = w.proved[depth, 0], w.proved[depth, 1], w.proved[depth, 2]
+                if parts < mass * (fair + unfair - 1e-9) and not keep and (depth > level or not must):
+                    totals[0], totals[1] = w.before[depth, 0], w.before[depth, 1]
+                    next_state = state if depth == level else WAITING
+                    count = put_out(w, out, w.output[depth], (mass, fair, unfair), next_state)
                 depth -= 1
                 continue
             part_low, part_high = (w.lo[i], w.cut[depth] - 1) if side == 0 else (w.cut[depth], w.hi[i])
@@ -258,8 +259,8 @@ def refine_tree_boxes(f, w, boxes, tails, least, settings, out, totals):
         if end - begin == 1:
             depends = enter_part(f, w, level + 1, settings[4])
             reserved = 2 * (number - begin)
-            known, state = boxes.known[begin], boxes.state[begin]
-            shares = (known[1] / known[0], known[2] / known[0])
+            mass, state = boxes.known[begin, 0], boxes.state[begin]
+            shares = (boxes.known[begin, 1] / mass, boxes.known[begin, 2] / mass)
             count = refine_box(
                 f, w, level + 1, depends, state, shares, tails, least, settings, out, count, reserved, totals
             )

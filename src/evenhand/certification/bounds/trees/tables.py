@@ -33,7 +33,8 @@ UNIT = 2.0**-53
 def group_assignments(f, w, depth):
     """Group the assignments by the leaves in the list that they reach; return the number of groups."""
     groups, assignments = 1, len(w.group)
-    w.group[:] = 0
+    for p in range(assignments):
+        w.group[p] = 0
     w.size_of[0] = assignments
     for k in range(w.start[depth], w.start[depth] + w.length[depth]):
         mask = f.mask[w.leaf[k]]
@@ -41,7 +42,8 @@ def group_assignments(f, w, depth):
             break
         if mask == 0:
             continue
-        w.inside[:groups] = 0
+        for g in range(groups):
+            w.inside[g] = 0
         for p in range(assignments):
             w.inside[w.group[p]] += f.members[mask, p]
         # Assignments in the mask leave their group, unless the whole group is in the mask.
@@ -144,7 +146,8 @@ def fill_table(f, w, depth, groups, axes, points):
     margins = len(f.base)
     if margins * groups * points > len(w.table):
         return False
-    w.table[: margins * groups * points] = 0
+    for x in range(margins * groups * points):
+        w.table[x] = 0
     for k in range(w.start[depth], w.start[depth] + w.length[depth]):
         leaf = w.leaf[k]
         buffer, corners = find_corners(f, w, leaf, axes)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from evenhand.certification.bounds.trees.lists import FAR, MAX_DEPTH, jit
-from evenhand.certification.bounds.trees.tables import UNIT, group_assignments
+from evenhand.certification.bounds.trees.tables import UNIT
 
 TAILS = np.array([0.003, 0.006, 0.01, 0.015, 0.02, 0.03, 0.04, 0.06, 0.08, 0.11, 0.15, 0.2, 0.27, 0.36, 0.5, 0.65])
 """Parts of the box in a tail, increasing."""
@@ -39,13 +39,13 @@ def tail_means(f, w, begin, end, p, step, tails, out):
 
 
 @jit
-def prove_tails(f, w, depth, tails):
-    """Prove a fair share of a box with one margin from the tails of its trees."""
+def prove_tails(f, w, depth, groups, tails):
+    """Prove a fair share of a box with one margin from the tails of its trees, after ``group_assignments``."""
     # Rows of ``w.tails``: sums from below and above, the worst assignment of each tree; and the same with the extreme
     # leaves of the trees that depend on the assignment, so that the others answer for all assignments at once.
-    groups = group_assignments(f, w, depth)
     count = len(tails)
-    w.tails[:] = 0.0
+    for a in range(count):
+        w.tails[0, a] = w.tails[1, a] = w.tails[2, a] = w.tails[3, a] = 0.0
     size = 0.0
     k = w.start[depth]
     end = k + w.length[depth]

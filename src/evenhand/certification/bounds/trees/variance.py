@@ -32,7 +32,7 @@ from evenhand.certification.bounds.trees.lists import (
     next_run,
     range_weight,
 )
-from evenhand.certification.bounds.trees.tables import UNIT, group_assignments
+from evenhand.certification.bounds.trees.tables import UNIT
 from evenhand.certification.bounds.trees.tails import MAX_GROUPS
 
 
@@ -40,8 +40,8 @@ from evenhand.certification.bounds.trees.tails import MAX_GROUPS
 def describe_leaves(f, w, depth):
     """Compute the tested attributes of the listed leaves, their shares and probabilities; return their number or -1."""
     start, count, axes = w.start[depth], w.length[depth], 0
-    w.tested[:count] = 0
-    w.likely[:count] = 1.0
+    for j in range(count):
+        w.tested[j], w.likely[j] = 0, 1.0
     for i in range(len(w.lo)):
         lo, hi, tested = w.lo[i], w.hi[i], False
         cells, mass = cells_between(f, i, lo, hi), range_weight(f, i, lo, hi)
@@ -68,10 +68,9 @@ def describe_leaves(f, w, depth):
 def pair_variances(f, w, axes, count, groups):
     """Sum the covariances of all pairs of leaves: of the interactions of f, and of the groups' differences from f."""
     interactions = differences = 0.0
-    cells, inverse = np.empty(axes, np.uint64), np.empty(axes)
     for a in range(axes):
         i = w.axis[a]
-        cells[a], inverse[a] = cells_between(f, i, w.lo[i], w.hi[i]), 1 / range_weight(f, i, w.lo[i], w.hi[i])
+        w.cells[a], w.inverse[a] = cells_between(f, i, w.lo[i], w.hi[i]), 1 / range_weight(f, i, w.lo[i], w.hi[i])
     for j in range(count):
         row = row_differences = 0.0
         for k in range(j + 1):
@@ -92,17 +91,17 @@ def pair_variances(f, w, axes, count, groups):
                     i = w.axis[a]
                     weight, one, other = 0.0, w.key[j, a], w.key[k, a]
                     if f.is_set[i]:
-                        part, octet = one & other & cells[a], 0
+                        part, octet = one & other & w.cells[a], 0
                         while part:
                             weight += f.set_weights[i, octet, part & np.uint64(255)]
                             part >>= np.uint64(8)
                             octet += 1
                     else:
-                        half, upper = np.uint64(0xFFFFFFFF), min(one, other, cells[a]) >> np.uint64(32)
-                        lower = max(one & half, other & half, cells[a] & half)
+                        half, upper = np.uint64(0xFFFFFFFF), min(one, other, w.cells[a]) >> np.uint64(32)
+                        lower = max(one & half, other & half, w.cells[a] & half)
                         if lower <= upper:
                             weight = range_weight(f, i, np.int64(lower), np.int64(upper))
-                    ratio = weight * inverse[a] / (w.share[j, a] * w.share[k, a])
+                    ratio = weight * w.inverse[a] / (w.share[j, a] * w.share[k, a])
                     product *= ratio
                     single += ratio - 1
             twice = 1 + (k < j)
@@ -124,13 +123,15 @@ def spread_effects(f, w, depth, axes):
     for a in range(axes):
         i = w.axis[a]
         at, hi = f.offsets[i], w.hi[i]
-        w.effect[at + w.lo[i] : at + hi + 1] = 0.0
+        for c in range(at + w.lo[i], at + hi + 1):
+            w.effect[c] = 0.0
         for j in range(count):
             if (w.tested[j] >> np.uint64(a)) & np.uint64(1):
                 part = w.portion[j] * w.term[j] / w.share[j, a]
                 lower, upper = next_run(f, i, w.key[j, a], w.lo[i], hi)
                 while lower <= hi:
-                    w.effect[at + lower : at + upper + 1] += part
+                    for c in range(at + lower, at + upper + 1):
+                        w.effect[c] += part
                     lower, upper = next_run(f, i, w.key[j, a], upper + 1, hi)
         w.total[a], most = np.inf, -np.inf
         for c in range(w.lo[i], hi + 1):
@@ -143,8 +144,9 @@ def spread_effects(f, w, depth, axes):
     for a in range(axes):
         i = w.axis[a]
         mass, longest = range_weight(f, i, w.lo[i], w.hi[i]), 0
-        w.grid[used:] = 0.0
-        w.steps[:] = 0.0
+        for x in range(len(w.grid)):
+            w.steps[x] = 0.0
+            w.grid[x] = w.grid[x] if x < used else 0.0
         for c in range(w.lo[i], w.hi[i] + 1):
             chance = range_weight(f, i, c, c) / mass
             if chance > 0:
@@ -165,14 +167,14 @@ def spread_effects(f, w, depth, axes):
 
 
 @jit
-def prove_variance(f, w, depth):
-    """Prove a fair share of a box with one margin from its variance."""
+def prove_variance(f, w, depth, groups):
+    """Prove a fair share of a box with one margin from its variance, after ``group_assignments``."""
     start, count, assignments = w.start[depth], w.length[depth], w.base.shape[2]
-    groups = group_assignments(f, w, depth)
     axes = describe_leaves(f, w, depth) if count <= len(w.likely) and groups <= MAX_GROUPS else -1
     if axes < 0:
         return 0.0
-    w.mean[:] = 0.0
+    for g in range(groups):
+        w.mean[g] = 0.0
     size = root = 0.0
     for j in range(count):
         leaf, value = w.leaf[start + j], float(f.values[0, w.leaf[start + j]])
