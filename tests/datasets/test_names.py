@@ -273,7 +273,7 @@ groups:
         ("Meder", "Maier", "names of a have more syllables than names of b: 4.0 against 3.0 on average"),
         ("[2000, 2000]", "[4000, 4000]", "names of b are 2.0 times as frequent as names of a (geometric means)"),
         ("[2000, 2000]", "[2000, null]", "the frequency is not known for all names of: b"),
-        ("[1980, 1981]", "1990", "names of b are of people born later than those of a: 1990 against 1980 on average"),
+        ("[1980, 1981]", "1990", "names of b have later birth decades than names of a: 1990 against 1980 on average"),
         (
             "[Otto, Arno], last: Meder, pronouns: he",
             "[Otto, Arno], last: Meder, pronouns: [he, she]",

@@ -434,7 +434,7 @@ def _combine_with_proofs(flips: IndividualResult, certificates: Sequence[Certifi
     rates = []
     for rate in flips.rates:
         proof = proofs.get((rate.protected, rate.population))
-        # A proof and a rate are either both between plausible counterparts or both as published.
+        # A proof replaces a rate only if both compare plausible counterparts, or neither does.
         if proof is not None and flips.counterparts == (proof.moved is not None):
             rate = rate.model_copy(update={"rate": estimated_share(proof)})
         rates.append(rate)

@@ -148,8 +148,8 @@ def _share_limits(config: CertifyConfig, questions: int, seconds: float, effort:
     Args:
         config: Limits of all questions together.
         questions: Number of remaining questions.
-        seconds: Time that earlier questions took.
-        effort: Effort that earlier questions took.
+        seconds: Time spent on earlier questions.
+        effort: Effort spent on earlier questions.
     """
     limits = {
         name: max(limit - used, MIN_REST * limit) / questions

@@ -1,6 +1,6 @@
 """Verify the boxes of a certificate: first by quick proofs, then the remaining ones by slower proofs.
 
-An interrupt ends the verification and keeps its results. A file saves them for the next run.
+After an interrupt, the results so far are saved to a file for the next run.
 """
 
 from __future__ import annotations

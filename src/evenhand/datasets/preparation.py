@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MISSING_WORDS = ("NA", "N/A", "n/a", "NaN", "nan", "-NaN", "-nan", "NULL", "null", "<NA>", "#N/A", "#NA")
-"""Strings for missing values in the publishers' files. ``None`` and ``?`` are categories there."""
+"""Strings for missing values in the publishers' files. In these files, ``None`` and ``?`` are categories."""
 
 XPORT = b"HEADER RECORD*******LIBRARY HEADER RECORD"
 """First bytes of a SAS transport file."""

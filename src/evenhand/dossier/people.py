@@ -184,7 +184,7 @@ def _place(location: str, column: str, where: str | None = None) -> str:
 
 
 def _locate(column: CodedColumn, rows: Booleans) -> dict[str, int]:
-    """Return the number of the first row, or of counted rows with the same value."""
+    """Return the position of the first row or, if rows were counted, the number of rows with the same value."""
     first = int(np.argmax(rows))
     if column.counts is None:
         return {"row": first + 1}

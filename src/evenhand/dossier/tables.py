@@ -69,7 +69,7 @@ class RateComparison(ResultPart):
         n, k: Number of people, and of selected people.
         rate: k / n.
         ratio: Rate divided by the rate of the reference.
-        four_fifths: Whether 5 k n_r is below, at or above 4 k_r n.
+        four_fifths: Comparison of 5 k n_r with 4 k_r n: below, at or above.
         difference: Rate of the reference minus the rate.
         odds_ratio: Odds ratio.
         z: Statistic of the pooled z-test.

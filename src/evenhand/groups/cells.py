@@ -117,7 +117,7 @@ class GroupedCells:
         return people, kish_size(self.add(sums.total), self.add(sums.squares)) if self.weighting else people
 
     def counts(self, among: Booleans, counted: Booleans) -> tuple[Integers, Floats | Integers, Floats | Integers]:
-        """Count the people in the cells ``among``, their effective number n, and the k of n who are in ``counted``.
+        """Count the people in the cells ``among``, with effective numbers: n in ``among``, k also in ``counted``.
 
         Both masks have shape (cells,); the counts have shape (groups,).
         """

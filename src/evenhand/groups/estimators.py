@@ -28,8 +28,8 @@ class Estimator:
             confidence level. Groups without an interval have NaN limits.
         method: Name of the interval method.
         weighting: Suffix of the methods of weighted intervals. Empty without weights.
-        unknown: Reason why each group has no number at any level, empty if it has one; or one reason for all groups
-            without an interval.
+        unknown: Reason why each group has no number, or an empty string; or one reason for all groups without an
+            interval.
     """
 
     metric: str

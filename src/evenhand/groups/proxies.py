@@ -18,7 +18,7 @@ from evenhand.stats.proportion import count_pairs
 from evenhand.stats.quantity import Estimated, Quantity, Unknown
 
 HALVES = 20_190_129
-"""Second part of the random seed of the two halves."""
+"""Second part of the random seed that splits people into halves."""
 
 METHOD = "Clopper-Pearson, of effective sample sizes (membership probabilities, linearised)"
 

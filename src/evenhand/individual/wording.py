@@ -82,7 +82,7 @@ def noise_notes(result: IndividualResult) -> Iterator[Note]:
     if result.noise is not None and result.noise.noisy:
         yield result.noise.caution(
             "Flips count only if they repeat when both sides are queried again. If single answers differ more often "
-            "than this noise explains, there are smaller differences as well."
+            "than noise alone explains, there are smaller differences as well."
         )
     elif unrepeated := sum(rate.unrepeated for rate in result.rates):
         yield Note(

@@ -120,7 +120,7 @@ def mitigate(
 
 
 def forecast_queries(people: People, config: MitigationConfig, *, test: People | None = None) -> int:
-    """Bound the number of distinct individuals that a mitigation without a budget queries a black box for.
+    """Bound the number of distinct individuals for which a mitigation without a budget queries a black box.
 
     The bound includes all people under every protected assignment, repeated queries that detect noise and, for
     retraining, the findings, the profiles of further searches and the neighbours of subgroups.
@@ -319,7 +319,7 @@ def judge_candidate(incumbent: Incumbent, plain: float | None, candidate: Candid
     """
     if candidate.control:
         return candidate
-    # Strength 0 of a network is its own control.
+    # For networks, the trial with strength 0 is the control.
     controls = [trial.accuracy for trial in candidate.trials if (trial.setting, trial.value) == ("strength", 0)]
     controls += [incumbent.accuracy if plain is None else plain]
     required = incumbent.required_accuracy(controls[0])

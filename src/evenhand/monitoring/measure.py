@@ -115,7 +115,7 @@ class WatchedMeasure(MeasureState):
             clock: Number of decisions at each row.
             codes: Codes of the groups, (rows, fields).
             outcomes: Decisions, labels and scores, (rows, 3).
-            points: Numbers of decisions after whose rows a point is added to the history.
+            points: Decision numbers at which a point is added to the history.
         """
         kind, label = self.watch.measure, outcomes[:, 1]
         rows = label == 1 if kind == "equal_opportunity" else (label == NO_LABEL) == (kind == "selection_rate")

@@ -112,7 +112,7 @@ def locate_value(frame: Any, column: str, value: Any) -> str:
     Args:
         frame: Lazy frame that narwhals supports. Polars and DuckDB have row numbers.
         column: Column name.
-        value: Value as the engine returned it; a missing value finds missing cells.
+        value: Value as the engine returned it; a missing value matches missing cells.
     """
     import narwhals as nw
 

@@ -24,7 +24,7 @@ VISITED = 256
 
 
 class StratumMoments(NamedTuple):
-    """Moments of all people by stratum (one, without a control variable).
+    """Moments of all people by stratum (a single one without a control variable).
 
     Attributes:
         people: Number of people.

@@ -29,7 +29,7 @@ MIN_PART = 0.3
 """Minimum share of a cell on either side of a round number that divides it."""
 
 DIGITS = 17
-"""Maximum number of digits of an end."""
+"""Maximum number of digits of the end of a range."""
 
 MOST_RULES = 1024
 """Maximum number of subsets of one attribute's values. Beyond ten values, only small subsets and their complements."""
@@ -81,7 +81,7 @@ def select_known(people: People, names: Sequence[str]) -> Integers:
     """Find the rows of the people whose values of these attributes are all known.
 
     Raises:
-        OptionError: There are no such people.
+        OptionError: Every person has an unknown value.
     """
     rows = np.flatnonzero(people.is_known(names))
     if not len(rows):
@@ -176,7 +176,7 @@ def quantile_ends(numbers: Floats, cells: int, integral: bool, people: Integers 
         numbers: Numbers.
         cells: Maximum number of cells.
         integral: Whether the numbers are integers.
-        people: Number of people with each of the numbers. If None, one.
+        people: Number of people with each value. Default: one.
     """
     different, code = np.unique(numbers, return_inverse=True)
     counts = np.bincount(code, weights=people).astype(np.int64)

@@ -1,14 +1,14 @@
 """Gaps between rule sets and the rest: estimates, standardised gaps, and intervals.
 
-Outcomes are permuted within strata (one, without a control variable). The z of a rule set is its sum of outcomes minus
-the expected sum, in standard deviations under permutation. Both tails are rescaled to equal size, because those of
-rare outcomes in small groups differ (``evenhand.stats.permutation``). The interval for a gap of rates is the score
-interval: at the critical z of the permutations it excludes 0 if and only if z exceeds the critical value, so that the
-adjusted p-value and the adjusted interval never contradict each other. The interval for a gap of means is the wider of
-Welch's interval at the same level and that of the permutations, which excludes 0 in the same way. Welch's interval
-alone has insufficient coverage in small groups with skewed values, whose standard deviation tends to be small when
-their mean is low. The permutation interval alone has insufficient coverage if the variances differ. A finding therefore
-requires both, and the ends of Welch's interval are moved towards the long tail.
+Outcomes are permuted within strata (a single one without a control variable). The z of a rule set is its sum of
+outcomes minus the expected sum, in standard deviations under permutation. Both tails are rescaled to equal size,
+because those of rare outcomes in small groups differ (``evenhand.stats.permutation``). The interval for a gap of rates
+is the score interval: at the critical z of the permutations it excludes 0 if and only if z exceeds the critical value,
+so that the adjusted p-value and the adjusted interval never contradict each other. The interval for a gap of means is
+the wider of Welch's interval at the same level and that of the permutations, which excludes 0 in the same way. Welch's
+interval alone has insufficient coverage in small groups with skewed values, whose standard deviation tends to be small
+when their mean is low. The permutation interval alone has insufficient coverage if the variances differ. A finding
+therefore requires both, and the ends of Welch's interval are moved towards the long tail.
 """
 
 from __future__ import annotations

@@ -202,7 +202,7 @@ def describe_tested(result: SubgroupResult) -> str:
 
 
 def describe_significant(result: SubgroupResult) -> str:
-    """Describe the significant subgroups. The text follows their number."""
+    """Describe the significant subgroups, as a text to append to their number."""
     if result.method != "exact":
         return PUBLISHED
     unexplained = sum(finding.found for finding in result.unexplained)

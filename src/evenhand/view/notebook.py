@@ -32,7 +32,7 @@ def show_in_notebook() -> Iterator[Progress]:
         Progress function: takes the current step and the completed share, 0 to 1.
     """
     line = _ProgressLine()
-    # The kernel keeps in a context variable which cell an output belongs to.
+    # The kernel stores the cell that an output belongs to in a context variable.
     context = contextvars.copy_context()
     thread = threading.Thread(target=context.run, args=(line.draw_until_done,), name="evenhand-progress", daemon=True)
     thread.start()

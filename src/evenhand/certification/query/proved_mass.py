@@ -34,7 +34,7 @@ PROGRESS_SECONDS = 0.25
 class ProgressWatch:
     """Detect that another second of proving would decide too little to be worth it.
 
-    A second is a number of boxes, so the result depends neither on the machine nor on its load. Counting starts when
+    Seconds are measured in boxes, so the result depends neither on the machine nor on its load. Counting starts when
     the first mass worth counting is decided: the time until then does not predict later progress. Progress is measured
     from the smallest earlier undecided mass, because proofs of smaller boxes may lose some mass that proofs of larger
     boxes had.

@@ -88,7 +88,7 @@ class Question(ABC):
 
     @property
     def classes(self) -> tuple[Value, ...]:
-        """Labels of the model, bands of its score or number, or within the limit and each pair of compared numbers."""
+        """Labels of the model, names of its bands, or outcomes of a limit on the change of a number."""
         if self.limit is not None:
             return ("within", *(f"beyond {m}" for m in range(len(self.pairs))))
         return self.model.classes if self.bands is None else self.bands.names

@@ -463,8 +463,8 @@ def _narrowest(d):
 @jit
 def _tail(d, f, steps, x):
     """Bound from below the probability that the tabled attributes add more than x to function f."""
-    # Terms were rounded down: with j steps on the grid the sum is at least bottom + j * step, so more than x from the
-    # first step above (x - bottom) / step on. The factor prevents rounding from selecting an earlier one.
+    # Terms were rounded down: with j steps on the grid, the sum is at least bottom + j * step, which exceeds x if j is
+    # greater than (x - bottom) / step. The factor prevents rounding from selecting an earlier one.
     y = x - d.bottom[f]
     if y < 0:
         return d.table[f, 0]
@@ -510,8 +510,8 @@ def _count_event(e, listed, steps, loss, d):
         for c in range(listed):
             share += d.weight[c] * _tail(d, lead, steps, needed[c])
         return share * (1 - loss)
-    # With two conditions either may lead, or each is counted separately: P(either fails) <= P(one fails) + P(other
-    # fails).
+    # With two conditions, use the best of three bounds: either condition leads, or each is counted separately, since
+    # P(either fails) <= P(one fails) + P(other fails).
     if not d.tabled[other]:
         _make_table(other, steps, d)
     for c in range(listed):

@@ -192,8 +192,8 @@ def _add_tree(f, w, tree, m, leaves):
 @jit
 def _fit_function(f, w, tree, m, leaves):
     """Fit an additive function to a tree: add it to ``w.effect``, and leave its terms in ``w.term``."""
-    # The term of cell c of an axis is the mean of the tree among people with c, minus the overall mean. Any terms are
-    # sound; they are bounded, so that no sum can overflow.
+    # The term of cell c of an axis is the mean of the tree among people with c, minus the overall mean. The proof is
+    # sound for any terms; these are bounded so that no sum can overflow.
     begin, slots, kinds = f.place[tree], f.place[tree + 1] - f.place[tree], f.kinds[tree]
     mean = 0.0
     for k in range(leaves):

@@ -172,7 +172,7 @@ def count_shares(f, w):
     margins, assignments = w.least.shape
     fair = unfair = 0
     for label in range(f.labels):
-        # Label k must win all its margins, so the missing masses of these are subtracted.
+        # Label k must win all its margins, so the mass that it does not win is subtracted for each.
         w.wins[label] = ALL
     for m in range(margins):
         lowest = highest = w.least[m, 0]

@@ -36,7 +36,7 @@ class TreeProver(Prover):
         return tree_arrays_for(self._forest)
 
     def bound_parts(self, low: Integers, high: Integers, level: Integers, work: Any, *, quickly: bool) -> PartBounds:
-        """Bound and count parts of boxes; see ``Prover``. There is only one way to count."""
+        """Bound and count parts of boxes; see ``Prover``. ``quickly`` has no effect."""
         parts = np.empty((4, len(low)), dtype=np.int64)
         bound_parts(self._forest, work, low, high, parts)
         # Shares below the whole stay below 1. The rounding error of the division is far below ``MASS_LOSS``.

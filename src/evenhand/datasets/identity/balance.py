@@ -59,7 +59,7 @@ MEASURES = (
         "birth decade",
         lambda person: person.birth_decade,
         5,
-        "names of {more} are of people born later than those of {less}: {high:.0f} against {low:.0f} on average",
+        "names of {more} have later birth decades than names of {less}: {high:.0f} against {low:.0f} on average",
     ),
 )
 

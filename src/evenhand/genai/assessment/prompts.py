@@ -161,7 +161,7 @@ def estimate_prompt_bias(
     draw: Callable[[str], ItemLabels] | None = None,
     progress: Progress | None = None,
 ) -> PromptBias:
-    """Estimate which prompts fix the values of which groups, by repeated generation, or judge it by their words.
+    """Estimate which values each prompt fixes, from repeated generation or from the words of the prompt.
 
     The items of one prompt must be generated independently of each other. A generator that remembers earlier items, or
     is instructed to vary them, hides the effect of its prompts.

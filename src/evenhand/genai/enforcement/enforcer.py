@@ -6,8 +6,8 @@ specification, which a store can keep. Threads may share an enforcer, since its 
 The enforcer is least restrictive: a prompt is left unchanged unless an outcome would leave the states from which every
 deadline can be kept. In mode ``before``, this is decided when a request is admitted, which also fixes its slot. A
 pending item counts as showing nothing, or its promised value. In mode ``after``, an item is generated and classified
-first. Then its slot is fixed. If it would leave these states, it is generated again, with a promise. Deadlines
-are kept in the order of slots.
+first. Then its slot is fixed. If the item would leave these states, another one is generated with a promised value.
+Deadlines are kept in the order of slots.
 """
 
 from __future__ import annotations
@@ -404,7 +404,7 @@ class Enforcer:
         for now, enough in rate_retries(
             configuration, success, retries=self.retries, slack=self.slack, in_flight=self.in_flight
         ):
-            # Nothing is known about the instructions, which may always fail.
+            # The success rate of the instructions is unknown: they may always fail.
             if now.failing < 1:
                 lines.append(now.statement())
                 if not now.enough:

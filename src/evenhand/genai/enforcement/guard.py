@@ -320,7 +320,7 @@ class AnswerSeries:
             while outcome.admission is not None:
                 outcome = await call_nonblocking(enforcer.complete, outcome.admission, None)
         except DecisionError:
-            return  # It is complete.
+            return  # The request is already complete.
         except Exception as second:
             error.add_note(f"in addition, the slot of the request could not be released: {second}")
 

@@ -189,7 +189,7 @@ def solve_cached(game: Game) -> WinningRegion:
 def find_components(configuration: GenerationConfig) -> tuple[RequirementComponent, ...]:
     """Group the requirements with deadlines by shared concept groups."""
     parts: list[tuple[set[str], list[Requirement]]] = []
-    # Invariant: no two parts share a concept group. A requirement joins all parts that share one with it.
+    # Invariant: no two parts share a concept group. A requirement merges all parts that share a group with it.
     for requirement in configuration.requirements:
         if requirement.repeated is None:
             continue

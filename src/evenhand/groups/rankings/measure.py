@@ -141,8 +141,8 @@ class _Numbers(NamedTuple):
             rng: Random generator.
 
         Returns:
-            Both ends of each number, NaN if it is not compared, shape (2, groups or pairs, places); and those of the
-            gap (for selection, by place).
+            Ends of the range of each number, shape (2, groups or pairs, places), NaN if it is not compared; and ends
+            of the range of the gap (by place for selection).
         """
         compared, limits = self.compared, np.full((2, *self.values[0].shape), np.nan)
         if not compared.any():

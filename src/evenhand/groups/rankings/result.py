@@ -21,8 +21,8 @@ class RankedGroup(Group):
         metrics: ``relative_exposure`` (attention per candidate divided by that in random orders), ``exposure`` (this
             ratio times the mean attention) and ``above_rate`` (probability that a candidate is ranked above one of
             another group in the same list); with relevance also ``exposure_per_relevance`` (attention divided by
-            attention in proportion to relevance). With few lists, the numbers have a range in random orders. With more
-            lists, they have an interval for similar lists, simultaneous over all groups, pairs of groups and k.
+            attention in proportion to relevance). With few lists, each number has the range of its values in random
+            orders. With more lists, it has an interval for similar lists, simultaneous over groups, pairs and k.
         rates: k -> ``representation_ratio`` (number of candidates in the first k positions, divided by that in random
             orders; its logarithm is the skew at k) and ``selection_rate`` (this ratio times the overall selection
             rate).

@@ -59,7 +59,7 @@ class Oracle:
         findings: Collector of the profiles whose label changes.
         ledger: Counts the queried individuals (rows) against the budget. A profile costs A queries, one per assignment;
             a gradient costs one; cached answers are free.
-        budget: Number of individuals that a method may query. None leaves the number to its plan and the ledger.
+        budget: Number of individuals that a method may query. If None, only its plan and the ledger limit it.
     """
 
     def __init__(

@@ -111,7 +111,7 @@ def cast_tensor(value: Tensor, dtype: Any) -> Tensor:
 
 
 def reshape(value: Tensor, shape: Sequence[int]) -> Tensor:
-    """Change the shape. Rows must remain rows.
+    """Change the shape, but keep the axis of the rows.
 
     Args:
         value: The tensor.

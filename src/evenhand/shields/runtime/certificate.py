@@ -146,7 +146,7 @@ def worst_bias(fairness: FairnessProperty, counters: Sequence[int], open_labels:
 
     Let n people of a group with label 1 be known, k of them accepted, and let r rejected and c accepted decisions be
     open. If y of the r and x of the c turn out to have label 1, the group has the rate (k + x) / (n + x + y). As
-    k <= n, the rate grows with x and falls with y. The bias counts only if n + x + y >= m, the property's least count.
+    k <= n, the rate grows with x and falls with y. The bias counts only if n + x + y >= m, the minimum count.
 
     - The largest rate has x = c and y = max(0, m - n - c). Proof: every other (x, y) with n + x + y >= m has at least
       this y, because n + c + y >= n + x + y >= m, and so (c, y) and then (c, max(0, m - n - c)) have larger rates.

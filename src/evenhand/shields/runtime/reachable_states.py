@@ -42,7 +42,7 @@ class LiveStates:
                 allowed[position : position + values.size] = values.reshape(-1)
                 position += values.size
         # Invariant: ``layer`` holds 1 for each state that is live after t decisions. Planes are sorted by the number of
-        # seen people, so those of up to t are the first C(t + 4, 4) states.
+        # people seen, so those of up to t are the first C(t + 4, 4) states.
         layer = allowed.copy()
         self._bits = [np.packbits(layer)]
         for t in range(horizon - 1, -1, -1):

@@ -109,7 +109,7 @@ def compare_shields(
     """Simulate several shields, each on the same people, drawn in the same order.
 
     Args:
-        plans: Plans of the shields, which may differ in their kinds and the settings of these.
+        plans: Plans of the shields, which may differ in kind and in the settings of the kind.
         source, config, progress: As for ``simulate_shield``. By default, a run has 1 period if one of the shields
             ends at its horizon, otherwise 10. At most 256 runs are simulated at a time.
         settings: Fields of ``ShieldRunsConfig`` by name, which override those of ``config``.

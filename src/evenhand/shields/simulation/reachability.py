@@ -82,7 +82,7 @@ class ReachabilityPass(StatesPass):
         limit: Absolute difference beyond which people are counted in the outermost bins.
         overriding: Reached states in which decisions on the first group, on the second, or on any group are overridden.
         planes: Mask of the reached states, by accepted people of both groups, at the requested times and numbers of
-            seen people.
+            people seen.
     """
 
     overrides_by_gap: Floats
@@ -107,7 +107,7 @@ def walk_reachable_states(
     """Visit all reachable states of a policy over two groups, for which ``can_walk`` is true.
 
     Args:
-        planes: Numbers of seen people of both groups whose reached states are returned, by time.
+        planes: Time -> number of people seen in each group, for which to return the reached states.
         progress: Callback that receives the number of finished layers and their total.
     """
     from evenhand.shields.simulation.reachability_kernel import WalkInputs, advance_layer

@@ -332,8 +332,8 @@ def _is_live(bits, position):
 def sweep_live_states(layer, start, t):
     """Compute the live states at time t from those at t + 1, in place.
 
-    States are ordered by the number of seen people, then by ``n_a``: ``start[n_a, n_b] + a * (n_b + 1) + b``. Only
-    states with more seen people are read after this one, and these are not overwritten yet.
+    States are ordered by the number of people seen, then by ``n_a``: ``start[n_a, n_b] + a * (n_b + 1) + b``. Only
+    states with more people seen are read after this one, and these are not overwritten yet.
     """
     # live(s) = live(s, later) and, for either group, live(accepted) or live(rejected): label 0 leaves the counters
     # unchanged, and for label 1 some decision on either group must keep a fair end reachable.

@@ -1,6 +1,6 @@
 """Synthesis for demographic parity and disparate impact, plane by plane.
 
-A plane holds the values of the states with (n_a, n_b) seen people, by (a, b). With these properties n_a + n_b is the
+A plane holds the values of the states with (n_a, n_b) people seen, by (a, b). With these properties n_a + n_b is the
 time, so a plane follows from two others: (n_a + 1, n_b) and (n_a, n_b + 1). Blocks of planes with neighbouring n_a are
 swept together over all n_b, from the largest to the smallest, and stay in the processor's cache. For a finished
 block, only the planes of its smallest n_a are kept, and only the intervals of their rows from which a fair end is

@@ -98,8 +98,8 @@ RelaxationBuffers = array_table(
         "error": "float64 depths units lanes",
         # Positive in lanes whose lines below have slope 0 wherever possible.
         "flat": "float64 1 lanes",
-        # The unit with the largest loss by its chord, and the loss; the same with other lines below; and its line while
-        # it is replaced.
+        # Each row: unit with the largest loss due to its chord, and the loss (``bend``); the same with the other lower
+        # lines (``other``); saved line of the unit while another replaces it (``kept``).
         "bend other kept": "float64 2 lanes",
         # Mixed units, and units that are on in every lane; their numbers.
         "live on": "int64 layers units",

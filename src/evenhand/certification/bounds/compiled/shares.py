@@ -405,7 +405,7 @@ def select_events(events, functions, d):
     """Select the events to prove, their leading functions and their tables. Return False if there are none."""
     zscore, second = functions.zscore, functions.second
     # Omitted events count as undecided, so any selection rule is sound. An event is proved by the function that is
-    # least likely to be positive, since the others mostly are where it is, and by one second piece; an event of two
+    # least likely to be positive, since the others usually are if it is, and by one second piece; an event of two
     # functions is proved by both. If the functions are apart, each needs a table.
     some = False
     for e in range(events.number[0]):
@@ -500,7 +500,7 @@ def choose_enumerated(events, functions, low, axes, room, d):
     """Enumerate the attributes in which functions that are not apart differ most, per doubling of the work.
 
     Returns:
-        How many there are; ``d.chosen`` names them.
+        Number of attributes; their indices are in ``d.chosen``.
     """
     # An attribute in the tables costs a proof the range of its differences, which such events lose, and rounding in
     # proportion to the range of its terms. Enumerating it multiplies the work by n, that is log2(n) doublings, so the

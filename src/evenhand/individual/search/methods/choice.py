@@ -17,7 +17,7 @@ SearchMethod: TypeAlias = Callable[[Oracle, Floats, np.random.Generator, SearchC
 """Method that queries the oracle from seeds according to its plan. The oracle records all answers.
 
 It may be called again with further seeds while budget is left, unless it returns False, which means that it cannot find
-more. The end of the budget is raised as ``BudgetExhausted``, which the method does not catch.
+more. ``BudgetExhausted`` is raised at the end of the budget; the method does not catch it.
 """
 
 
