@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from evenhand.certification.bounds.scores import prove_scores
 from evenhand.certification.certificate.breakdown import SamplingPlan, subregions_of
-from evenhand.certification.certificate.conclusion import ProofOutcome, RunClock, build_certificate, everybody
+from evenhand.certification.certificate.conclusion import ProofOutcome, RunClock, all_people, build_certificate
 from evenhand.certification.certificate.counterexamples import CounterexampleFinder
 from evenhand.certification.certificate.record import CertificateWriter
 from evenhand.certification.certificate.result import Certificate, Subregion
@@ -128,7 +128,7 @@ class ProofRun:
         Returns:
             Indices of the other orbits; index 0 for the population.
         """
-        everyone = everybody(self.question)
+        everyone = all_people(self.question)
         constant = np.array([part.query.constant for part in self.question.orbits or (self.question.query,)])
         for at in np.flatnonzero(constant):
             self.proved_mass.add(int(everyone.region[at]), float(everyone.mass[at]), 0.0)
@@ -137,7 +137,7 @@ class ProofRun:
 
     def prove_constant(self, method: str, recorder: CertificateWriter | None = None) -> ProofOutcome:
         """Count everyone as certified, because all compared values have the same effect on the model."""
-        everyone = everybody(self.question)
+        everyone = all_people(self.question)
         self.count_constant()
         self.proved_mass.moment(last=True)
         if recorder is not None:
@@ -149,7 +149,7 @@ class ProofRun:
         question, proved_mass = self.question, self.proved_mass
         assert isinstance(question, Query | OrbitQuestion)
         open_parts = self.count_constant()
-        everyone = everybody(question)[open_parts]
+        everyone = all_people(question)[open_parts]
         everyone = proved_mass.assign_regions(everyone, np.ones(len(everyone), dtype=np.bool_))
         with InterruptCounter() as interrupts:
             proved = prove_scores(question)[open_parts]
@@ -161,7 +161,7 @@ class ProofRun:
 
     def prove_by_enumeration(self, recorder: CertificateWriter | None = None) -> ProofOutcome:
         """Decide every point, orbit by orbit. After an interrupt, the remaining orbits are undecided."""
-        proved_mass, orbits, everyone = self.proved_mass, self.question.orbits, everybody(self.question)
+        proved_mass, orbits, everyone = self.proved_mass, self.question.orbits, all_people(self.question)
         undecided = [everyone[:0]]
         regions: tuple[Subregion, ...] | None = None if orbits else ()
         parts: Sequence[Orbit | Question] = orbits or (self.question.query,)

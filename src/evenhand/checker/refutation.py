@@ -477,8 +477,8 @@ def _find_tree(claim: _Claim, below: float | None) -> bool:
     steps = np.array([claim.gains, *claim.differences], dtype=object).T
     limit = None if below is None else math.ceil(Fraction(below) * claim.whole)
     features = np.array(claim.features)
-    everybody = np.ones(len(features), dtype=np.bool_)
-    constant_rules = _outcomes(features, steps, everybody, 0)
+    all_cells = np.ones(len(features), dtype=np.bool_)
+    constant_rules = _outcomes(features, steps, all_cells, 0)
     if any(right >= claim.need and (limit is None or max(gaps) < limit) for right, *gaps in constant_rules):
         return True
     fits = max(abs(int(step)) for step in steps.ravel()) * len(features) < 2**62

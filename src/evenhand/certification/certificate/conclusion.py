@@ -77,7 +77,7 @@ def build_certificate(
     inside = ask_undecided(query, left, finder, sampling) if shares[2] > 0 else Draws()
     if shares[1] > 0 and not finder.found:
         # All unfair mass was proved without sampling, so counterexamples are drawn here.
-        finder.unfair(draw_people(query, everybody(query), sampling.samples, np.random.default_rng(sampling.seed)))
+        finder.unfair(draw_people(query, all_people(query), sampling.samples, np.random.default_rng(sampling.seed)))
     certified, falsified, undecided = shares
     slices: tuple[AttributeSlice, ...] = ()
     walked = Draws()
@@ -166,7 +166,7 @@ def _draw_inside(query: Question, lo: Integers, hi: Integers, rng: np.random.Gen
     return np.stack(columns, axis=1) if columns else np.empty((len(lo), 0))
 
 
-def everybody(query: Question | OrbitQuestion) -> Boxes:
+def all_people(query: Question | OrbitQuestion) -> Boxes:
     """Build a box of the whole domain, or one for each orbit."""
     if isinstance(query, Question):
         return whole_domain(query)

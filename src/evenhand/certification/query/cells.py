@@ -531,7 +531,7 @@ WEIGHT_BITS = 52
 def integer_weights(masses: Floats) -> tuple[Integers, float]:
     """Convert masses to integers of about 2**WEIGHT_BITS in total, with a bound on the total variation distance."""
     scaled = np.rint(masses / masses.sum() * 2.0**WEIGHT_BITS).astype(np.int64)
-    # Half a unit per value by rounding to integers, three roundings of the share itself, and the changed total.
+    # Sum of half a unit per value for rounding to integers, three roundings of the share, and the changed total.
     distance = (2 * len(masses) + 8) * 2.0**-WEIGHT_BITS
     return scaled, distance
 

@@ -170,5 +170,5 @@ class TextTable:
     def compare(self, inside: Booleans, compared_within: Booleans) -> StratifiedGroups:
         """Compare the texts of some cells with the others in ``compared_within``, shape (rule sets, cells) each."""
         moments = self.table.cell_moments.T
-        own, everybody = ((side @ moments).T[:, :, None] for side in (inside, compared_within))
-        return compare_groups(self.table, own, everybody)
+        own, everyone = ((side @ moments).T[:, :, None] for side in (inside, compared_within))
+        return compare_groups(self.table, own, everyone)

@@ -15,7 +15,7 @@ from evenhand.stats.metric_specs import METRICS
 from evenhand.stats.quantity import Quantity, Unknown, format_value, quantity_value
 from evenhand.view.charts.confusion import draw_group_confusions
 from evenhand.view.drawing.axis import Axis, percentages, spread
-from evenhand.view.drawing.rows import Block, Dot, Label, Line, Mark, Panel, Row, RowChart, Tick, dot_for, together
+from evenhand.view.drawing.rows import Block, Dot, Label, Line, Mark, Panel, Row, RowChart, Tick, dot_for, join_rows
 from evenhand.view.drawing.theme import Spec, stack_charts
 
 PANELS = ("selection_rate", "true_positive_rate", "false_positive_rate")
@@ -51,7 +51,7 @@ def plot_groups(result: GroupMetrics) -> Spec | RowChart:
 
 def draw_groups(result: GroupMetrics) -> RowChart:
     """Draw all breakdowns above each other."""
-    return together(draw_breakdown(breakdown) for breakdown in result.breakdowns)
+    return join_rows(draw_breakdown(breakdown) for breakdown in result.breakdowns)
 
 
 def draw_breakdown(breakdown: Breakdown) -> RowChart:
@@ -108,7 +108,7 @@ def plot_labels(result: GroupMetrics) -> Spec | RowChart:
     """Draw the confusion matrix of each group, by attribute. Without true labels, draw the shares of the labels."""
     single = [breakdown.by[0] for breakdown in result.breakdowns if len(breakdown.by) == 1]
     if not result.everyone.confusion:
-        return together(draw_label_shares(result, name) for name in single)
+        return join_rows(draw_label_shares(result, name) for name in single)
     drawn = [draw_group_confusions(result, name) for name in single]
     return stack_charts(drawn, "True and assigned labels of each group.")
 

@@ -12,7 +12,7 @@ from evenhand.individual.search.texts import TextSearchResult
 from evenhand.stats.quantity import Known, Quantity, Unknown, quantity_value
 from evenhand.view.charts.groups import draw_groups, plot_groups
 from evenhand.view.drawing.axis import percentages, spread
-from evenhand.view.drawing.rows import Block, Dot, Label, Panel, Row, RowChart, dot_for, together
+from evenhand.view.drawing.rows import Block, Dot, Label, Panel, Row, RowChart, dot_for, join_rows
 from evenhand.view.drawing.theme import Spec
 
 if TYPE_CHECKING:
@@ -58,4 +58,4 @@ def plot_audit(audit: AuditResult) -> Spec | RowChart:
     if audit.groups.outcome is not None or audit.groups.label_set is not None:
         return plot_groups(audit.groups)
     flips = [] if audit.individual is None else [draw_flips(audit.individual)]
-    return together([draw_groups(audit.groups), *flips])
+    return join_rows([draw_groups(audit.groups), *flips])

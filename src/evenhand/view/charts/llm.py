@@ -8,7 +8,7 @@ from evenhand.llm.result import GroupGap, LanguageModelAudit
 from evenhand.llm.wording import show_gap
 from evenhand.stats.quantity import Quantity, Unknown
 from evenhand.view.drawing.axis import differences, percentages, spread
-from evenhand.view.drawing.rows import Bar, Block, Dot, Label, Line, Panel, Row, RowChart, Span, together
+from evenhand.view.drawing.rows import Bar, Block, Dot, Label, Line, Panel, Row, RowChart, Span, join_rows
 
 CAUSES = (("noise", "open", "own noise"), ("names", "third", "names"), ("identity", "different", "identity"))
 """Causes of flips: field, colour and name."""
@@ -20,7 +20,7 @@ NAMES = 330
 def plot_language_audit(result: LanguageModelAudit) -> RowChart:
     """Plot the gaps above the causes of flips."""
     causes = [draw_causes(result)] if any(comparison.flips is not None for comparison in result.comparisons) else []
-    return together([draw_language_gaps(result), *causes])
+    return join_rows([draw_language_gaps(result), *causes])
 
 
 def draw_language_gaps(result: LanguageModelAudit) -> RowChart:

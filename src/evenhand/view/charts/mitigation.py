@@ -21,7 +21,7 @@ from evenhand.view.drawing.rows import (
     Span,
     Tick,
     dot_for,
-    together,
+    join_rows,
 )
 from evenhand.view.drawing.theme import LIGHT, Spec, along, finish_chart, mark_layer
 
@@ -34,7 +34,7 @@ ROLES: dict[ChangeVerdict, tuple[str, Shape]] = {"better": ("same", "circle"), "
 
 def plot_mitigation(result: MitigationResult) -> RowChart:
     """Plot the numbers before and after each candidate."""
-    return together(draw_candidate(candidate) for candidate in result.candidates)
+    return join_rows(draw_candidate(candidate) for candidate in result.candidates)
 
 
 def draw_candidate(candidate: CandidateResult) -> RowChart:

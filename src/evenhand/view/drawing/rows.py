@@ -190,7 +190,7 @@ class RowChart:
         return finish_chart({"vconcat": [*legend, *parts], "spacing": 20}, self.description)
 
 
-def together(charts: Iterable[RowChart]) -> RowChart:
+def join_rows(charts: Iterable[RowChart]) -> RowChart:
     """Join charts below each other into one."""
     charts = list(charts)
     return RowChart(

@@ -79,7 +79,7 @@ def fill_table(table, terms, grid, room, d):
             span += largest
             widths += n[i] + 4
     # Sums and products of non-negative numbers: relative errors only accumulate, fewer than 8 roundoffs for each value
-    # of a term and one for each joint value and each step of the running sum. Shrinking by them keeps lower bounds.
+    # of a term and one for each joint value and each step of the running sum. Shrunk by these, lower bounds stay valid.
     shrink = 1 - (8 * widths + room + grid + 16) * UNIT_ROUNDOFF
     if span <= 0.0:
         for j in range(grid + 2):

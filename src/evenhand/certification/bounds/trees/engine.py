@@ -55,7 +55,7 @@ COARSE_REGIONS = 16
 MEMORY = 0.95
 """Weight of earlier calls in the expected gains of proofs from variances, after every further group of calls."""
 FIRST_GAIN, FIRST_BOXES = 1e-3, 1000.0
-"""Mass proved otherwise, and number of boxes, that the first calls are assumed to have needed."""
+"""Mass proved and boxes used by other proofs, as assumed for the first calls."""
 TABLE_POINTS, RECORDED_POINTS = 1 << 14, 1 << 8
 """Maximum number of points of a counted box, without and with a certificate file that must be checked."""
 
