@@ -146,7 +146,7 @@ def replaced(audit: AuditResult, **changes: str) -> AuditResult:
             return {change(key): change(inner) for key, inner in value.items()}
         return [change(inner) for inner in value] if isinstance(value, list) else value
 
-    return AuditResult.model_validate(change(audit.plain()))
+    return AuditResult.model_validate(change(audit.plain()), extra="ignore")
 
 
 USERS_WORDS = ("Female", "sex", "50K", "income", "AC-1.npz", "adult.csv", "Married-civ-spouse", "time limit", "Wilson")
