@@ -28,7 +28,7 @@ EXPOSURE = "relative_exposure"
 SELECTION = "representation_ratio"
 ABOVE = "above_rate"
 TREATMENT = "exposure_per_relevance"
-"""Measures of a group: a sum over lists, divided by a reference sum (see ``RankedLists.denominators`` and
+"""Measures of a group: a sum over lists, divided by a reference sum (see ``RankedLists.expected`` and
 ``RankedLists.treatment``)."""
 
 PAIRS = "pairs"
@@ -177,8 +177,9 @@ class RankedLists:
         count_wins(self.starts, self.batches, self.ties, codes, self.groups, wins)
         return self._collect([self.add_up(codes, values, rows) for rows, values in self.columns], wins)
 
-    def denominators(self) -> dict[str, Floats]:
-        """Compute the expectation of the numerators in random orders, and the number of pairs."""
+    @cached_property
+    def expected(self) -> dict[str, Floats]:
+        """Expectation of the numerators in random orders, and the number of pairs."""
         pairs = np.zeros((self.count, self.groups, self.groups))
         for group in range(self.groups):
             np.add.at(pairs[:, group], self.batches, self.members[:, [group]] * self.members)

@@ -11,7 +11,7 @@ import numpy as np
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.groups.breakdown import Gap
 from evenhand.groups.rankings.lists import ABOVE, EXPOSURE, PAIRS, SELECTION, TREATMENT, RankedLists
-from evenhand.stats.level import normal_quantile
+from evenhand.stats.level import Interval, normal_quantile
 from evenhand.stats.quantity import Descriptive, Observed, Quantity, Unknown
 from evenhand.stats.ranked.ratios import SummedLists, clustered_ratios, even_orders
 
@@ -36,10 +36,6 @@ SHARES = (ABOVE, PAIRS)
 """Measures between 0 and 1; the others are non-negative."""
 
 
-SCALED = {EXPOSURE: ("exposure", slice(1), np.inf), SELECTION: ("selection_rate", slice(1, None), 1.0)}
-"""Measure -> number that is the measure times the averages at these places, up to a maximum."""
-
-
 def measure_lists(
     ranked: RankedLists, rng: np.random.Generator
 ) -> tuple[list[dict[str, dict[str, Any]]], list[Gap], int]:
@@ -53,42 +49,43 @@ def measure_lists(
     """
     n = len(ranked.codes)
     draws = 0 if ranked.sampled else min(ranked.config.draws, max(MIN_DRAWS, MAX_WORK // n))
-    parts = [(ranked.numerators, ranked.denominators(), ranked.shuffle_lists(rng), draws)]
+    parts = [(ranked.numerators, ranked.expected, ranked.shuffle_lists(rng), draws)]
     if ranked.relevance is not None:
         fewer = min(ranked.config.draws, MAX_RELEVANCE_WORK // n)
-        count = fewer if draws and fewer >= MIN_DRAWS else 0
         received, deserved = ranked.treatment()
-        expected = {TREATMENT: ranked.add_up(ranked.codes, deserved)}
-        shuffle = ranked.shuffle_equals(rng)
-        parts.append((lambda codes: {TREATMENT: ranked.add_up(codes, received)}, expected, shuffle, count))
-    attention = parts[0][1][EXPOSURE]
+        parts.append(
+            (
+                lambda codes: {TREATMENT: ranked.add_up(codes, received)},
+                {TREATMENT: ranked.add_up(ranked.codes, deserved)},
+                ranked.shuffle_equals(rng),
+                fewer if draws and fewer >= MIN_DRAWS else 0,
+            )
+        )
+    # Numbers that are a measure times an average over all candidates, up to a maximum.
+    averages = ranked.averages[:, None]
+    scaled = {EXPOSURE: [("exposure", averages[:1], np.inf)], SELECTION: [("selection_rate", averages[1:], 1.0)]}
     groups: list[dict[str, dict[str, Any]]] = [
         {"metrics": {}, "rates": {str(k): {} for k in ranked.at}} for _ in ranked.labels
     ]
     gaps: list[Gap] = []
     for numerators, denominators, shuffle, count in parts:
-        orders = chain([ranked.codes], (shuffle() for _ in range(count)))
-        above = [numerators(codes) for codes in orders]
+        above = [numerators(codes) for codes in chain([ranked.codes], (shuffle() for _ in range(count)))]
         for measure, below in denominators.items():
             values = _divide(np.array([sums[measure] for sums in above]).sum(axis=1), below.sum(axis=0))
             numbers = _Numbers(ranked, measure, values, below)
             ends: Mapping[int, tuple[float, ...]] = {}
             if ranked.sampled:
-                limits, ends = numbers.find_intervals(above[0][measure], attention, rng)
+                limits, ends = numbers.find_intervals(above[0][measure], rng)
             else:
                 limits = numbers.find_ranges()
             gaps.extend(numbers.find_gaps(ends))
             if measure == PAIRS:
                 continue
             cells = np.stack([values[0], *limits], axis=-1)
-            tables = {measure: cells}
-            if measure in SCALED:
-                name, places, highest = SCALED[measure]
-                scaled = np.minimum(cells[..., :3] * ranked.averages[places, None], highest)
-                tables = {name: np.concatenate([scaled, cells[..., 3:]], axis=-1), measure: cells}
-            for name, table in tables.items():
+            for name, scale, highest in [*scaled.get(measure, ()), (measure, np.ones(1), np.inf)]:
+                table = np.concatenate([np.minimum(cells[..., :3] * scale, highest), cells[..., 3:]], axis=-1)
                 for group, row in zip(groups, table.tolist(), strict=True):
-                    owners = [*group["rates"].values()] if measure == SELECTION else [group["metrics"]]
+                    owners = group["rates"].values() if measure == SELECTION else [group["metrics"]]
                     for owner, cell in zip(owners, row, strict=True):
                         owner[name] = _describe(ranked, *cell)
     return groups, gaps, draws
@@ -130,15 +127,8 @@ class _Numbers(NamedTuple):
             present = present[:, self.ranked.pairs[0]] & present[:, self.ranked.pairs[1]]
         return np.broadcast_to(present.sum(axis=0)[:, None], self.below.shape[1:])
 
-    def find_intervals(
-        self, above: Floats, attention: Floats, rng: np.random.Generator
-    ) -> tuple[Floats, dict[int, tuple[float, ...]]]:
-        """Compute intervals for similar lists.
-
-        Args:
-            above: Numerators, shape (batches, groups or pairs, places).
-            attention: Attention in random orders, shape (batches, groups, 1).
-            rng: Random generator.
+    def find_intervals(self, above: Floats, rng: np.random.Generator) -> tuple[Floats, dict[int, tuple[float, ...]]]:
+        """Compute intervals for similar lists from the numerators, shape (batches, groups or pairs, places).
 
         Returns:
             Ends of the range of each number, shape (2, groups or pairs, places), NaN if it is not compared; and ends
@@ -148,7 +138,7 @@ class _Numbers(NamedTuple):
         if not compared.any():
             return limits, {}
         confidence = self.ranked.config.confidence
-        low, high = (np.broadcast_to(end, compared.shape)[compared] for end in self.typical_range(attention))
+        low, high = (np.broadcast_to(end, compared.shape)[compared] for end in self.typical_range())
         sums = SummedLists(above[:, compared], self.below[:, compared], self.count_lists()[compared], low, high)
         reach = clustered_ratios(sums).critical(confidence, rng)
         # With few lists, Student's quantile is large because of the few degrees of freedom. This widens the intervals
@@ -167,11 +157,11 @@ class _Numbers(NamedTuple):
         lows, highs = ratios.differences((first, second), confidence, rng, log=True)
         # Logarithms of the larger divided by the smaller number.
         return limits, {
-            k: (float(np.exp(-highs[place[first] == k].max())), min(float(np.exp(-lows[place[first] == k].max())), 1.0))
+            k: tuple(float(np.exp(-end[place[first] == k].max())) for end in (highs, lows))
             for k in np.unique(place[first]).tolist()
         }
 
-    def typical_range(self, attention: Floats) -> tuple[Floats, Floats]:
+    def typical_range(self) -> Interval:
         """Compute the range of the numbers in a list of typical size, see ``clustered_ratios``.
 
         Selection ranges from 0 to the number of positions. Attention never reaches the extremes of a list, so its range
@@ -194,7 +184,7 @@ class _Numbers(NamedTuple):
             spread = np.minimum(np.sqrt((own + other + 1) / np.maximum(12 * own * other, 1e-12)), 0.5)
             return 0.5 - spread, 0.5 + spread
         deviation = np.sqrt(ranked.variation / members * np.maximum(1 - members / size, 0.0) * size / (size - 1))
-        scale = _divide(attention.sum(axis=0), total)
+        scale = _divide(ranked.expected[EXPOSURE].sum(axis=0), total)
         return np.maximum(1 - deviation, 0.0) * scale, (1 + deviation) * scale
 
     def find_ranges(self) -> Floats:
@@ -218,30 +208,32 @@ class _Numbers(NamedTuple):
         A)`` over pairs of groups that occur in the same list. ``ends`` are the intervals by place; without them, the
         range over permutations is computed.
         """
-        ranked, pairwise = self.ranked, self.measure == PAIRS
+        ranked = self.ranked
         if self.measure not in GAPS or ranked.large.sum() < 2:
             return []
         sizes = zip(ranked.labels, ranked.members.sum(axis=0).tolist(), ranked.large, strict=True)
         small = {label: int(size) for label, size, large in sizes if not large}
         described = []
-        for place in range(self.values.shape[2]):
-            columns = np.flatnonzero(self.compared[:, place])
+        for place, columns in enumerate(map(np.flatnonzero, self.compared.T)):
             table, groups = self.values[:, columns, place], columns[:0]
             gaps, reason = np.full(len(table), np.nan), "fewer than two groups can be compared"
-            if pairwise and len(columns):
+            if self.measure == PAIRS and len(columns):
                 distances = 2 * table - 1
                 gaps, widest = np.abs(distances).max(axis=1), np.abs(distances[0]).argmax()
                 groups = ranked.pairs[:: 1 if distances[0, widest] >= 0 else -1, columns[widest]]
             elif len(columns) > 1:
                 gaps = _divide(table.min(axis=1), table.max(axis=1))
                 groups, reason = columns[[table[0].argmax(), table[0].argmin()]], "the ratio is undefined: all are 0"
-            value, limits = float(gaps[0]), ends.get(place, (gaps[0], gaps[0]))
-            limits = (min(limits[0], value), max(limits[1], value)) if ranked.sampled else self._gap_range(gaps)
-            best, worst = ("", "") if np.isnan(value) else (ranked.labels[group] for group in groups)
+            value = float(gaps[0])
+            known = not np.isnan(value)
+            limits = self._gap_range(gaps)
+            if known and ranked.sampled:
+                limits = min(ends[place][0], value), max(ends[place][1], value)
+            best, worst = (ranked.labels[group] for group in groups) if known else ("", "")
             gap = Gap(
                 name=GAPS[self.measure],
                 metric=self.measure,
-                value=Unknown(reason=reason) if np.isnan(value) else _describe(ranked, value, *limits),
+                value=_describe(ranked, value, *limits) if known else Unknown(reason=reason),
                 best=best,
                 worst=worst,
                 not_assessable=small,
@@ -271,12 +263,11 @@ def _describe(ranked: RankedLists, value: float, *limits: float) -> Quantity:
     n = len(ranked.sizes)
     if np.isnan(value):
         return Unknown(reason="these lists have no candidates to compare")
-    if np.isnan(limits[0]):
-        return Descriptive(value=value, n=n)
-    if len(limits) > 2:
-        return Descriptive(value=value, n=n, **dict(zip(("random_low", "random_high", "p"), limits, strict=True)))
-    low, high = limits
-    return Observed(value=value, n=n, low=low, high=high, confidence=ranked.config.confidence, method=METHOD)
+    names = ("low", "high") if ranked.sampled else ("random_low", "random_high", "p")
+    known = {} if np.isnan(limits[0]) else dict(zip(names, limits, strict=True))
+    if ranked.sampled and known:
+        return Observed(value=value, n=n, confidence=ranked.config.confidence, method=METHOD, **known)
+    return Descriptive(value=value, n=n, **known)
 
 
 def _divide(above: Floats, below: Floats) -> Floats:
