@@ -19,7 +19,7 @@ def measure(selected, probabilities, weights=None, **settings):
     table = CodedTable(pd.DataFrame(probabilities))
     groups = GroupProbabilities.read("group", {name: table[name] for name in table.names}, np.arange(table.rows))
     config = GroupConfig.of(None, settings)
-    return measure_proxies(np.asarray(selected) == 1, [groups], config, weights)[0]
+    return measure_proxies(np.asarray(selected) == 1, groups, config, weights)
 
 
 def estimate_of(found, label="a"):

@@ -310,7 +310,9 @@ def _measure_groups(
         selected, sample_weight = reply.labels == scorer.favourable, None if weights is None else weights.values
         proxies = parts.attempt(
             "group probabilities",
-            lambda: measure_proxies(selected, subject.memberships, config, sample_weight),
+            lambda: tuple(
+                measure_proxies(selected, attribute, config, sample_weight) for attribute in subject.memberships
+            ),
         )
         by_group = by_group.model_copy(update={"proxies": proxies or ()})
     if people.schema.target.kind == "ordinal":

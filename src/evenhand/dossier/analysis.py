@@ -154,7 +154,7 @@ def _measure_proxies(
     assessed = np.flatnonzero(people.assessed)
     assessed_memberships = memberships.at(assessed)
     return tuple(
-        OutcomeProxies(of=of, rates=measure_proxies(selected[assessed], [assessed_memberships], GroupConfig())[0])
+        OutcomeProxies(of=of, rates=measure_proxies(selected[assessed], assessed_memberships, GroupConfig()))
         for of, selected in people.outcomes
     ), tables
 

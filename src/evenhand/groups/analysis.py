@@ -83,7 +83,10 @@ def measure_groups(
             decided_by=decisions.threshold,
             low_is_good=risks is not None,
             thresholds=curves,
-            proxies=measure_proxies(decisions.selected, decisions.memberships, config, columns.sample_weight),
+            proxies=tuple(
+                measure_proxies(decisions.selected, attribute, config, columns.sample_weight)
+                for attribute in decisions.memberships
+            ),
         )
     return result.model_copy(update={"seconds": time.perf_counter() - started})
 

@@ -100,7 +100,7 @@ def measure_sample(
         OptionError: A reference is not a group.
     """
     people, comparable = sample.people, "label_set" not in fields
-    custom = estimate_metrics(metrics or {}, people, config)
+    custom = estimate_metrics(metrics, people, config) if metrics else {}
     references = find_references(config.reference, sample.memberships)
     breakdowns: list[Breakdown] = []
     calibration: list[CalibrationBin] = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import partial
 
 import numpy as np
@@ -24,23 +23,13 @@ METHOD = "Clopper-Pearson, of effective sample sizes (membership probabilities, 
 
 
 def measure_proxies(
-    selected: Booleans,
-    attributes: Iterable[GroupProbabilities],
-    config: GroupConfig,
-    weights: Floats | None = None,
-) -> tuple[ProxyRates, ...]:
-    """Estimate the selection rates of groups from probabilities of membership, for each attribute.
+    selected: Booleans, probabilities: GroupProbabilities, config: GroupConfig, weights: Floats | None = None
+) -> ProxyRates:
+    """Estimate the selection rates of groups by one attribute from probabilities, and their largest difference.
 
     Raises:
-        DataError: No person has known probabilities of an attribute.
+        DataError: No person has known probabilities.
     """
-    return tuple(_measure_attribute(selected, probabilities, config, weights) for probabilities in attributes)
-
-
-def _measure_attribute(
-    selected: Booleans, probabilities: GroupProbabilities, config: GroupConfig, weights: Floats | None
-) -> ProxyRates:
-    """Estimate the selection rates of groups by one attribute, and their largest difference."""
     known, name = probabilities.known, probabilities.name
     if not known.any():
         raise DataError(f"no person has known probabilities by {name}")

@@ -290,8 +290,8 @@ def titles_of(*families: Family) -> dict[str, str]:
 
 
 def order_names(names: Collection[str]) -> list[str]:
-    """Order the names of metrics as in the registry, custom metrics last."""
-    return [name for name in METRICS if name in names] + sorted(name for name in names if name not in METRICS)
+    """Order the names of metrics as in the registry, followed by custom metrics in the given order."""
+    return [*(name for name in METRICS if name in names), *(name for name in names if name not in METRICS)]
 
 
 METRIC_NAMES = names_of("group")

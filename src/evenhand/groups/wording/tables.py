@@ -237,5 +237,5 @@ def group_table(
 
 def metric_columns(breakdown: Breakdown) -> dict[str, tuple[str, str]]:
     """Return the columns of ``group_table`` for all metrics of the groups."""
-    names = order_names({name for group in breakdown.groups for name in group.metrics})
+    names = order_names({name: None for group in breakdown.groups for name in group.metrics})
     return {title_metric(name): ("", name) for name in names}
