@@ -980,7 +980,7 @@ def _read_subject(
     from evenhand.schema.arrays import check_index
     from evenhand.schema.people import ColumnRoles, add_sample_columns
 
-    requested = RUNNING_SECONDS()
+    requested = RUNNING_SECONDS()  # imports are not part of the time limit
     check_type("budget", options.get("budget"), Integral, "a whole number")
     membership = options.pop("membership", None)
     untyped = isinstance(data, str | Path) and is_text_table(data)
