@@ -152,6 +152,9 @@ class Shield:
         cost: Sum of their costs.
     """
 
+    expired_labels = interventions = 0
+    cost = 0.0
+
     def __init__(self, policy: ShieldPolicy | PeriodicShield, *, advisory: bool = False) -> None:
         if isinstance(policy, ShieldPolicy) and policy.makes_own_periods:
             policy = PeriodicShield(policy.plan)
@@ -168,8 +171,6 @@ class Shield:
         self._wait = self.label_wait if self.labelled else maxsize
         self._decisions = (_build_decisions(advisory, False), _build_decisions(advisory, True))
         self._ids = DecisionIds()
-        self.interventions = self.expired_labels = 0
-        self.cost = 0.0
         self._live_states: LiveStates | None = None
         self._terminal: Any = None
         self.past, self.past_recommended = plan.start, list(plan.start[1::2])
