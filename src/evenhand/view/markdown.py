@@ -69,7 +69,7 @@ def _block(block: Block, picture: Callable[[Figure], str] | None) -> Iterator[st
         case NextStep():
             yield f"Next: {escape(block.text)}" + (f": `{block.command}`" if block.command else "")
         case Facts():
-            yield "\n".join(f"- **{escape(term)}**: {escape(said)}" for term, said in block.entries)
+            yield "\n".join(f"- **{escape(term)}**: {escape(meaning)}" for term, meaning in block.entries)
         case Figure() if picture is not None:
             yield f"![{escape(block.caption)}]({picture(block)})"
         case Figure():
@@ -87,8 +87,8 @@ def _metrics(metrics: Sequence[Metric]) -> str:
     lines = []
     for metric in metrics:
         about = f"{metric.about}: " if metric.about else ""
-        said = [*metric.explanation, *([f"next: {metric.next_step}"] if metric.next_step else [])]
-        lines.append(f"| {escape(about + metric.name)} | {escape(metric.number.text)} | {escape('; '.join(said))} |")
+        notes = [*metric.explanation, *([f"next: {metric.next_step}"] if metric.next_step else [])]
+        lines.append(f"| {escape(about + metric.name)} | {escape(metric.number.text)} | {escape('; '.join(notes))} |")
     return "\n".join(["| metric | number | what it is |", "|---|---:|---|", *lines])
 
 

@@ -71,9 +71,9 @@ class _ProgressLine:
 
     def _draw(self) -> None:
         what, share = self._state
-        said = f"{100 * share:.0f} %, {format_duration(time.monotonic() - self._began)}: {what}"
+        status = f"{100 * share:.0f} %, {format_duration(time.monotonic() - self._began)}: {what}"
         bar = f'<progress max="1" value="{share:.3f}" aria-label="progress"></progress>'
-        bundle = {"text/plain": said, "text/html": f"{bar} {escape(said)}"}
+        bundle = {"text/plain": status, "text/html": f"{bar} {escape(status)}"}
         if self._handle is None:
             self._handle = importlib.import_module("IPython.display").DisplayHandle()
             self._handle.display(bundle, raw=True)

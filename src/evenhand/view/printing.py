@@ -142,16 +142,19 @@ def _lay_out(block: Block) -> dict[str, Any]:
         case Heading():
             return {"kind": "heading", "level": block.level, "text": _printable(block.text)}
         case Text():
-            return {"kind": "text", "text": _printable(block.text), "items": [_printable(one) for one in block.items]}
+            return {"kind": "text", "text": _printable(block.text), "items": [_printable(item) for item in block.items]}
         case Note():
             return {"kind": "note", "text": _printable(block.text)}
         case NextStep():
             return {"kind": "note", "text": _printable(": ".join(filter(None, (block.text, block.command))))}
         case Facts():
-            return {"kind": "facts", "entries": [[_printable(term), _printable(said)] for term, said in block.entries]}
+            return {
+                "kind": "facts",
+                "entries": [[_printable(term), _printable(meaning)] for term, meaning in block.entries],
+            }
         case Metric():
-            said = "; ".join((block.number.text, *block.explanation))
-            return {"kind": "facts", "entries": [[_printable(block.name), _printable(said)]]}
+            result = "; ".join((block.number.text, *block.explanation))
+            return {"kind": "facts", "entries": [[_printable(block.name), _printable(result)]]}
         case Table():
             return _lay_out_table(block)
         case _:
@@ -187,10 +190,10 @@ def _lay_out_cell(cell: Cell, table: Table) -> dict[str, str]:
         return {"text": _printable(cell), "under": ""}
     if cell.kind == "unknown":
         return {"text": "unknown", "under": _printable(cell.basis)}
-    said = [cell.ends] if cell.ends else []
+    notes = [cell.ends] if cell.ends else []
     if cell.kind is not None and cell.kind != table.usual:
-        said.append(cell.kind)
-    return {"text": _printable(cell.text), "under": _printable("; ".join(said))}
+        notes.append(cell.kind)
+    return {"text": _printable(cell.text), "under": _printable("; ".join(notes))}
 
 
 def _printable(text: str) -> str:
@@ -208,10 +211,10 @@ def _add_block(made: Any, block: dict[str, Any], open_word: str) -> None:
     elif block["kind"] == "note":
         made.add_paragraph(block["text"], style="Intense Quote")
     elif block["kind"] == "facts":
-        for term, said in block["entries"]:
+        for term, meaning in block["entries"]:
             paragraph = made.add_paragraph()
             paragraph.add_run(f"{term}: ").bold = True
-            paragraph.add_run(_leave_line(said, open_word))
+            paragraph.add_run(_leave_line(meaning, open_word))
     elif block["kind"] == "table":
         _add_table(made, block, open_word)
 
@@ -241,8 +244,8 @@ def _add_table(made: Any, block: dict[str, Any], open_word: str) -> None:
             fill(cells[place], "\n".join(filter(None, row[place].values())), column)
 
 
-def _leave_line(said: str, open_word: str) -> str:
-    return f"{BLANK} ({open_word})" if open_word and said == open_word else said
+def _leave_line(text: str, open_word: str) -> str:
+    return f"{BLANK} ({open_word})" if open_word and text == open_word else text
 
 
 def _fix_dates(packed: bytes) -> bytes:

@@ -256,7 +256,7 @@ def _block_lines(block: Block, width: int, widest: int) -> Iterator[ScreenLine]:
             yield ScreenLine(f"{block.text}{command}", lead=f"  {NEXT}", style="italic")
         case Facts():
             name = max((len(name) for name, _ in block.entries), default=0)
-            yield from (ScreenLine(said, lead=f"  {term:<{name}}  ") for term, said in block.entries)
+            yield from (ScreenLine(meaning, lead=f"  {term:<{name}}  ") for term, meaning in block.entries)
         case Pair():
             yield from _pair_lines(block, width)
         case Table():
@@ -281,8 +281,8 @@ def _metric_lines(metrics: Sequence[Metric], width: int) -> Iterator[ScreenLine]
         if not beside:
             yield ScreenLine(f"{metric.name}{2 * GLUE}{metric.number.text}", lead="  ", style="bold")
             lead = " " * 4
-        for said in metric.explanation or ("",):
-            yield ScreenLine(said, lead=lead, lead_style="bold")
+        for sentence in metric.explanation or ("",):
+            yield ScreenLine(sentence, lead=lead, lead_style="bold")
             lead = " " * (indent if beside else 4)
         if metric.next_step:
             yield ScreenLine(metric.next_step, lead=f"{lead}{NEXT}", style="italic")
@@ -365,7 +365,7 @@ def cell_text(cell: Cell, table: Table) -> str:
         return cell
     if cell.kind == "unknown":
         return f"unknown ({cell.basis})" if cell.basis else "-"
-    said = [f"({cell.ends})"] if cell.ends else []
+    notes = [f"({cell.ends})"] if cell.ends else []
     if cell.kind is not None and cell.kind != table.usual:
-        said.append(cell.kind)
-    return " ".join([cell.text, *said])
+        notes.append(cell.kind)
+    return " ".join([cell.text, *notes])

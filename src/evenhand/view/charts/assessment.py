@@ -43,7 +43,7 @@ def plot_assessment(result: GenaiAssessment) -> Spec:
     if result.sequences[0].coverage is not None:
         parts.append(draw_coverage(result))
     if result.prompts is not None:
-        groups = dict.fromkeys(one.group for one in result.prompts.findings if one.items)
+        groups = dict.fromkeys(finding.group for finding in result.prompts.findings if finding.items)
         parts += [draw_prompts(result.prompts, group) for group in groups]
     return stack_charts(parts)
 
@@ -133,18 +133,18 @@ def draw_timeline(group: GroupFinding, *, width: int = WIDE) -> Spec:
     more = f"; {len(group.values) - MAX_LANES:,} more values" if len(group.values) > MAX_LANES else ""
     last = f", the last {MAX_ITEMS:,} items" if start else ""
     heading = {"text": f"{group.name}: when each value appeared{last}{more}"}
-    said = "; ".join(
+    summary = "; ".join(
         f"{value.value} in {len(value.appearances):,} of {length:,} items, {_format_longest_wait(value)}"
         + (f", overdue at {', '.join(map(str, value.missed[:12]))}" if value.missed else "")
         for value in shown
     )
     spec = {"layer": layers, "width": width - 24, "height": {"step": LANE_HEIGHT}, "title": heading}
-    return finish_chart(spec, f"When each value of {group.name} appeared. {said}{more}.")
+    return finish_chart(spec, f"When each value of {group.name} appeared. {summary}{more}.")
 
 
 def draw_coverage(result: GenaiAssessment, *, width: int = WIDE) -> Spec:
     """Return the share of combinations seen, item by item, one line per sequence."""
-    every = [(one.name, one.coverage) for one in result.sequences if one.coverage is not None]
+    every = [(sequence.name, sequence.coverage) for sequence in result.sequences if sequence.coverage is not None]
     known = every[:MAX_LINES]
     longest = max(len(coverage.curve) for _, coverage in known)
     rows = [
@@ -164,9 +164,9 @@ def draw_coverage(result: GenaiAssessment, *, width: int = WIDE) -> Spec:
     more = f", the first {MAX_LINES} sequences" if len(every) > MAX_LINES else ""
     of = "pairs" if ways == 2 else f"combinations of {ways}"
     title = {"text": f"Share of all {of} of values that have appeared{more}"}
-    said = "; ".join(f"{name}: {format_coverage(coverage)}" for name, coverage in known)
+    summary = "; ".join(f"{name}: {format_coverage(coverage)}" for name, coverage in known)
     spec = {"layer": [line], "width": width - 62, "height": 220, "title": title}
-    return finish_chart(spec, f"{title['text']}, item by item. At the end: {said}.")
+    return finish_chart(spec, f"{title['text']}, item by item. At the end: {summary}.")
 
 
 def _curve_steps(curve: tuple[float, ...]) -> list[tuple[int, float]]:
@@ -205,23 +205,25 @@ VALUE_COLOURS = ("same", "different", "third", "fourth", "faint")
 
 def draw_prompts(bias: PromptBias, group: str) -> RowChart:
     """Draw a bar per prompt: the shares of the values of a group among its recognised items."""
-    findings = [one for one in bias.findings if one.group == group and one.items]
+    findings = [finding for finding in bias.findings if finding.group == group and finding.items]
     shown = findings[:MAX_PROMPTS]
     names = list(shown[0].shown) if shown else []
     values = names if len(names) <= len(VALUE_COLOURS) else [*names[: len(VALUE_COLOURS) - 1], "other values"]
     rows = []
-    for one in shown:
+    for finding in shown:
         bars, left = [], 0.0
         for value, role in zip(values, VALUE_COLOURS, strict=False):
-            right = left + (one.shown[value] / one.items if value in one.shown else 1.0 - left)
+            right = left + (finding.shown[value] / finding.items if value in finding.shown else 1.0 - left)
             bars.append(Bar(left, right, role))
             left = right
-        rows.append(Row(f"{one.prompt} ({one.verdict}, {format_count(one.items, 'item', 'items')})", (tuple(bars),)))
+        rows.append(
+            Row(f"{finding.prompt} ({finding.verdict}, {format_count(finding.items, 'item', 'items')})", (tuple(bars),))
+        )
     more = f"; {len(findings) - MAX_PROMPTS:,} more prompts" if len(findings) > MAX_PROMPTS else ""
     texts = "; ".join(
-        f"{one.prompt}: "
-        + ", ".join(f"{value} {format_percent(count / one.items)}" for value, count in one.shown.items())
-        for one in shown
+        f"{finding.prompt}: "
+        + ", ".join(f"{value} {format_percent(count / finding.items)}" for value, count in finding.shown.items())
+        for finding in shown
     )
     panel = Panel(spread(0.0, 1.0, percentages, about=4))
     return RowChart(

@@ -38,17 +38,18 @@ def draw_shares(certificates: Sequence[Certificate]) -> RowChart:
     decisions, with its interval. People without a counterpart are left out at the right end.
     """
     blocks = [_share_bars(certificates, 0.0, f"Share of {SIMULATED}")]
-    widest = max(max(1 - one.certified, one.estimate.high) for one in certificates)
+    widest = max(max(1 - certificate.certified, certificate.estimate.high) for certificate in certificates)
     if 0 < widest <= 0.5:
         start = 1 - _round_up(1.08 * widest)
         blocks.append(
             _share_bars(certificates, start, f"The last {100 * (1 - start):.3g} % of the same bars, enlarged")
         )
     parts = [
-        f"{_certificate_name(one)}: certified fair {format_percent(one.certified)}, undecided "
-        f"{format_percent(one.undecided)}, "
-        f"certified unfair {format_percent(one.falsified)}, estimated different {format_percent(one.estimate.unfair)}"
-        for one in certificates
+        f"{_certificate_name(certificate)}: certified fair {format_percent(certificate.certified)}, undecided "
+        f"{format_percent(certificate.undecided)}, "
+        f"certified unfair {format_percent(certificate.falsified)}, estimated different "
+        f"{format_percent(certificate.estimate.unfair)}"
+        for certificate in certificates
     ]
     return RowChart(
         f"Proved shares of {SIMULATED}. {'; '.join(parts)}.",
@@ -68,9 +69,9 @@ def draw_check(result: CertificateCheck) -> RowChart:
             at += share
     axis = spread(0.0, 1.0, percentages, about=4, whole=True)
     row = Row(" x ".join(result.protected) or "rejected", (tuple(marks),))
-    said = ", ".join(f"{name} {format_percent(share)}" for name, share in shares if share is not None)
+    summary = ", ".join(f"{name} {format_percent(share)}" for name, share in shares if share is not None)
     return RowChart(
-        f"Certificate {result.verdict}: {said or 'no shares'}.",
+        f"Certificate {result.verdict}: {summary or 'no shares'}.",
         (Block(rows=(row,), panels=(Panel(axis),), names=160, height=HEIGHT),),
         tuple((role, part) for _, part, role in SHARE_PARTS),
     )
@@ -164,15 +165,15 @@ def draw_slices(certificate: Certificate) -> RowChart:
 
 def _slice_variance(slices: Sequence[AttributeSlice]) -> float:
     """Variance of the estimated share between values, minus the sampling variance, plus that of the undecided share."""
-    known = [one for one in slices if one.estimate.n]
+    known = [part for part in slices if part.estimate.n]
     if not known:
         return 0.0
-    mass = sum(one.mass for one in known)
-    unfair = sum(one.mass * one.estimate.unfair for one in known) / mass
-    left = sum(one.mass * one.undecided for one in known) / mass
-    chance = sum(one.mass * unfair * (1 - unfair) / one.estimate.n for one in known) / mass
-    differing = sum(one.mass * (one.estimate.unfair - unfair) ** 2 for one in known) / mass
-    return max(0.0, differing - chance) + sum(one.mass * (one.undecided - left) ** 2 for one in known) / mass
+    mass = sum(part.mass for part in known)
+    unfair = sum(part.mass * part.estimate.unfair for part in known) / mass
+    left = sum(part.mass * part.undecided for part in known) / mass
+    chance = sum(part.mass * unfair * (1 - unfair) / part.estimate.n for part in known) / mass
+    differing = sum(part.mass * (part.estimate.unfair - unfair) ** 2 for part in known) / mass
+    return max(0.0, differing - chance) + sum(part.mass * (part.undecided - left) ** 2 for part in known) / mass
 
 
 def _slice_marks(one: AttributeSlice, top: float) -> tuple[Mark, ...]:

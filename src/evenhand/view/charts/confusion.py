@@ -37,14 +37,14 @@ def draw_counts(result: ConfusionResult, *, width: int = WIDE) -> Spec:
     words = {name: "no value" if name is None else name for name in names}
     rows = [
         {
-            "shown": words[one["true"]],
-            "said": "cannot tell" if one["said"] is None else one["said"],
-            "items": f"{one['items']:,}",
-            "share": one["share"] or 0.0,
-            "colour": LIGHT["same"] if one["true"] == one["said"] else LIGHT["different"],
+            "shown": words[cell["true"]],
+            "said": "cannot tell" if cell["said"] is None else cell["said"],
+            "items": f"{cell['items']:,}",
+            "share": cell["share"] or 0.0,
+            "colour": LIGHT["same"] if cell["true"] == cell["said"] else LIGHT["different"],
         }
-        for one in result.cells()
-        if one["true"] in names and one["said"] in names
+        for cell in result.cells()
+        if cell["true"] in names and cell["said"] in names
     ]
     across = [*values, "cannot tell"]
     down = [words[name] for name in names]
@@ -64,7 +64,7 @@ def draw_group_confusions(result: GroupMetrics, by: str, *, width: int = WIDE) -
     A cell is the share of its row, blue if the assigned label is the true one and orange otherwise; the number
     of people is below it if there is room. Only the most frequent true labels are drawn.
     """
-    groups = [one for each in result.breakdowns if each.by == (by,) for one in each.groups if one.confusion]
+    groups = [group for each in result.breakdowns if each.by == (by,) for group in each.groups if group.confusion]
     assert result.label_set is not None
     largest, labels = sorted(groups, key=lambda group: -group.size)[:MAX_GROUPS], result.label_set.labels
     truly = [sum(row) for row in result.everyone.confusion]

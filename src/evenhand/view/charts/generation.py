@@ -81,11 +81,11 @@ def draw_gaps(result: GenerationSimulationResult, *, width: int = WIDE) -> Spec:
             "grey: within the deadline",
         ],
     }
-    said = "; ".join(f"{row['value']}, {row['policy']}: {row['gap']:,}" for row in rows[: 8 * len(policies)])
+    summary = "; ".join(f"{row['value']}, {row['policy']}: {row['gap']:,}" for row in rows[: 8 * len(policies)])
     height = max(60, len(order) * max(26, 14 * len(policies)))
     return finish_chart(
         {"layer": layers, "width": width - LABEL_WIDTH - 14, "height": height, "title": title | {"frame": "bounds"}},
-        f"The longest gap of each value: {said}.",
+        f"The longest gap of each value: {summary}.",
     )
 
 

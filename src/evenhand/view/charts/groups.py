@@ -120,7 +120,7 @@ def draw_label_shares(result: GroupMetrics, by: str) -> RowChart:
         result: the labels.
         by: the attributes, joined by `` x ``.
     """
-    breakdown = next(one for one in result.breakdowns if " x ".join(one.by) == by)
+    breakdown = next(entry for entry in result.breakdowns if " x ".join(entry.by) == by)
     everybody, label_set = result.everyone.rates, result.label_set
     assert label_set is not None
     share = label_set.share
@@ -136,12 +136,12 @@ def draw_label_shares(result: GroupMetrics, by: str) -> RowChart:
         )
         panels = tuple(Panel(WHOLE, f"at least {name}" if label_set.ordered else name) for name in part)
         blocks.append(Block(rows=rows, panels=panels, headings=("people",), names=NAMES))
-    said = "; ".join(
+    summary = "; ".join(
         f"{group.label} {name} {format_percent(quantity_value(group.rates[name][share]) or 0.0)}"
         for group in groups
         for name in names
     )
-    return RowChart(f"Shares of {label_set.target} by {by}: {said}.", tuple(blocks))
+    return RowChart(f"Shares of {label_set.target} by {by}: {summary}.", tuple(blocks))
 
 
 def _group_row(group: Group, marks: tuple[tuple[Mark, ...], ...]) -> Row:
@@ -174,9 +174,9 @@ class Reliability:
 def draw_calibration(result: GroupMetrics, by: str) -> list[Reliability]:
     """Draw reliability of the scores, one panel per group of one attribute."""
     groups: dict[str, list[CalibrationBin]] = {}
-    for one in (each for each in result.calibration if each.by == by):
-        groups.setdefault(one.group, []).append(one)
-    sizes = {name: sum(one.n for one in own) for name, own in groups.items()}
+    for entry in (each for each in result.calibration if each.by == by):
+        groups.setdefault(entry.group, []).append(entry)
+    sizes = {name: sum(entry.n for entry in own) for name, own in groups.items()}
     largest = sorted(groups, key=lambda name: -sizes[name])[:MOST_PANELS]
     return [
         Reliability(name, sizes[name], _reliability_panel(groups[name], result.min_group_size))
@@ -249,12 +249,12 @@ def _axis_end(groups: list[Group], metric: str) -> float:
 def _reliability_panel(bins: list[CalibrationBin], least: int) -> tuple[tuple[float, float, float, float, str], ...]:
     return tuple(
         (
-            one.mean_score.value,
-            one.base_rate.value,
-            getattr(one.base_rate, "low", one.base_rate.value),
-            getattr(one.base_rate, "high", one.base_rate.value),
-            "faint" if one.n < least else "same",
+            entry.mean_score.value,
+            entry.base_rate.value,
+            getattr(entry.base_rate, "low", entry.base_rate.value),
+            getattr(entry.base_rate, "high", entry.base_rate.value),
+            "faint" if entry.n < least else "same",
         )
-        for one in bins
-        if not isinstance(one.base_rate, Unknown) and not isinstance(one.mean_score, Unknown)
+        for entry in bins
+        if not isinstance(entry.base_rate, Unknown) and not isinstance(entry.mean_score, Unknown)
     )

@@ -65,7 +65,7 @@ def collect_items(sequence: SequenceFinding, folder: str) -> ItemGallery:
     """Collect the readable pictures and texts of a sequence with their values."""
     shown: dict[int, list[str]] = {}
     late: dict[int, list[str]] = {}
-    for group in (one for one in sequence.groups if len(one.groups) == 1):
+    for group in (named for named in sequence.groups if len(named.groups) == 1):
         for value in group.values:
             for number in value.appearances:
                 shown.setdefault(group.items[number - 1], []).append(value.value)

@@ -155,12 +155,12 @@ def draw_alternatives(result: AlternativesResult, *, width: int = FRONTIER_WIDTH
     """
     given = result.candidates[0].test
     rows = []
-    for one in sorted(result.candidates[1:], key=lambda one: one.number == result.chosen):
-        compared = one.gap_change is not None
-        name = f"{one.number}, chosen" if one.number == result.chosen else str(one.number)
+    for candidate in sorted(result.candidates[1:], key=lambda candidate: candidate.number == result.chosen):
+        compared = candidate.gap_change is not None
+        name = f"{candidate.number}, chosen" if candidate.number == result.chosen else str(candidate.number)
         row: Spec = {"name": name if compared else "", "on": compared}
-        for name, change in (("accuracy", one.accuracy_change), ("gap", one.gap_change)):
-            own, value = getattr(given, name), getattr(one.test, name)
+        for name, change in (("accuracy", candidate.accuracy_change), ("gap", candidate.gap_change)):
+            own, value = getattr(given, name), getattr(candidate.test, name)
             ends = (value, value) if change is None else (max(0.0, own + change.low), min(1.0, own + change.high))
             row |= {name: value, f"{name}_low": ends[0], f"{name}_high": ends[1]}
         rows.append(row)
@@ -171,12 +171,12 @@ def draw_alternatives(result: AlternativesResult, *, width: int = FRONTIER_WIDTH
     square = {"name": "original model", "on": False} | {
         f"{name}{end}": getattr(given, name) for name in ("accuracy", "gap") for end in ("", "_low", "_high")
     }
-    said = "; ".join(
+    summary = "; ".join(
         f"{row['name']}: accuracy {row['accuracy']:.1%}, gap {row['gap']:.1%}".replace("%", " %")
         for row in (square, *rows)
         if row["name"]
     )
-    about = f"Accuracy against the gap on the test set. {said}."
+    about = f"Accuracy against the gap on the test set. {summary}."
     return _draw_trade(rows, [square], "gap on the test set (fairer to the left)", about, width)
 
 

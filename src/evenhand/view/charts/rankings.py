@@ -75,9 +75,11 @@ def draw_selection(result: RankingResult, place: int, *, width: int = WIDE) -> S
             rows, {"type": "point", "filled": True, "size": 36, "opacity": 1}, x=x, y=y("value"), color=style["color"]
         ),
     ]
-    said = "; ".join(
+    summary = "; ".join(
         f"{name} " + ", ".join(f"{row['value']:.2f} at {row['k']:,}" for row in rows if row["name"] == name)
         for name in names
     )
-    description = f"Share of the first places divided by that in random orders, by {join_names(breakdown.by)}: {said}."
+    description = (
+        f"Share of the first places divided by that in random orders, by {join_names(breakdown.by)}: {summary}."
+    )
     return finish_chart({"layer": layers, "width": width - SCALE, "height": HEIGHT}, description)

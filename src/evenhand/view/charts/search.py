@@ -12,9 +12,11 @@ def draw_gaps(result: SearchResult, *, width: int = WIDE) -> Spec:
     step = 1 / max(1, len(counts))
     rows = [{"low": k * step, "high": (k + 1) * step, "profiles": n} for k, n in enumerate(counts) if n]
     most = max(rows, key=lambda row: row["profiles"], default=None)
-    said = "Score gaps of the profiles found"
+    summary = "Score gaps of the profiles found"
     if most is not None:
-        said += f": most ({most['profiles']:,} of {sum(counts):,}) lie between {most['low']:.2g} and {most['high']:.2g}"
+        summary += (
+            f": most ({most['profiles']:,} of {sum(counts):,}) lie between {most['low']:.2g} and {most['high']:.2g}"
+        )
     x = along("low", (0, 1), title="gap between the two scores", format=".1f", tickCount=6, grid=False, offset=5)
     bars = mark_layer(
         rows,
@@ -23,4 +25,4 @@ def draw_gaps(result: SearchResult, *, width: int = WIDE) -> Spec:
         x2="high",
         y=along("profiles", title="profiles", tickCount=4, labelPadding=8),
     )
-    return finish_chart({"layer": [bars], "width": width - 70, "height": 130}, said + ".")
+    return finish_chart({"layer": [bars], "width": width - 70, "height": 130}, summary + ".")

@@ -23,9 +23,9 @@ LINES = ("accuracy", "demographic_parity_difference", "equal_opportunity_differe
 def draw_curves(curves: ThresholdCurves, by: str, *, width: int = WIDE) -> Spec:
     """Draw the accuracy and the gaps by one attribute above the selection rates of its groups."""
     upper = [one for name in LINES if (one := curves.curve(name, "" if name == "accuracy" else by)) is not None]
-    groups = [one for one in curves.curves if one.by == by and one.group]
-    largest = sorted(groups, key=lambda one: -one.n)[: len(SERIES)]
-    shown = [one for one in groups if one in largest]
+    groups = [curve for curve in curves.curves if curve.by == by and curve.group]
+    largest = sorted(groups, key=lambda curve: -curve.n)[: len(SERIES)]
+    shown = [curve for curve in groups if curve in largest]
     few = f" ({len(shown)} largest)" if len(shown) < len(groups) else ""
     panels = [
         _panel(curves, [(METRICS[curve.name].title, curve) for curve in upper], "accuracy and gaps", width),
@@ -70,7 +70,9 @@ def _panel(curves: ThresholdCurves, lines: Sequence[tuple[str, Curve]], title: s
     x = along("threshold", ends, title="threshold", grid=False, tickCount=max(5, width // 110), offset=5)
     top = max((row["high"] for row in rows), default=1.0)
     y = partial(along, domain=(0, top), title=title, format="~%", tickCount=5, offset=5)
-    inside = [{"threshold": one} for one in own if curves.thresholds[0] <= one <= curves.thresholds[-1]]
+    inside = [
+        {"threshold": threshold} for threshold in own if curves.thresholds[0] <= threshold <= curves.thresholds[-1]
+    ]
     layers = [
         mark_layer(rows, {"type": "area", "opacity": 0.2}, x=x, y=y("low"), y2="high", color=style["color"]),
         mark_layer(inside, {"type": "rule", "color": LIGHT["ink"], "strokeWidth": 1, "strokeDash": [3, 3]}, x=x),

@@ -49,7 +49,7 @@ def percentages(values: Sequence[float]) -> list[str]:
     >>> percentages([0, 0.025, 0.05])
     ['0.0\u202f%', '2.5\u202f%', '5.0\u202f%']
     """
-    digits = next((n for n in range(8) if all(abs(100 * one - round(100 * one, n)) < 1e-9 for one in values)), 8)
+    digits = next((n for n in range(8) if all(abs(100 * value - round(100 * value, n)) < 1e-9 for value in values)), 8)
     return [f"{100 * value:.{digits}f}{NARROW_PERCENT}" for value in values]
 
 

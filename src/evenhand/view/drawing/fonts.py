@@ -40,7 +40,7 @@ def text_width(text: str, size: float = 12, *, bold: bool = False) -> float:
     (55.4, 60.0)
     """
     advances = _advances(bold)
-    return size / 1000 * sum(advances.get(one, _WIDEST) for one in text)
+    return size / 1000 * sum(advances.get(character, _WIDEST) for character in text)
 
 
 def wrap_text(text: str, room: float, *, lines: int = 2) -> list[str]:

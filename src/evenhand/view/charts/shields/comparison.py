@@ -20,12 +20,12 @@ def draw_comparison(result: ShieldComparisonResult, *, width: int = WIDE) -> Spe
     kappa = float(Fraction(first.kappa))
     panels = [
         (
-            one.name,
-            [f"{100 * one.interventions_mean / (one.periods * one.horizon):.2f} overrides in 100 decisions"],
-            one.time_beyond,
-            [(moment.decisions, moment.shielded) for moment in one.over_time],
+            run.name,
+            [f"{100 * run.interventions_mean / (run.periods * run.horizon):.2f} overrides in 100 decisions"],
+            run.time_beyond,
+            [(moment.decisions, moment.shielded) for moment in run.over_time],
         )
-        for one in result.simulations
+        for run in result.simulations
     ]
     without = 1 - sum(moment.fair_unshielded for moment in first.over_time) / len(first.over_time)
     panels.append((NO_SHIELD, [], without, [(moment.decisions, moment.unshielded) for moment in first.over_time]))
@@ -33,7 +33,7 @@ def draw_comparison(result: ShieldComparisonResult, *, width: int = WIDE) -> Spe
     top = min(1.0, max(1.1 * max(settled), 1.6 * kappa, 0.02))
     last = first.over_time[-1].decisions
     parts = []
-    for place, (name, said, beyond, moments) in enumerate(panels):
+    for place, (name, summary, beyond, moments) in enumerate(panels):
         color = LIGHT["different" if name == NO_SHIELD else "same"]
         rows = [
             {"decisions": at, "low": values[0], "middle": values[len(values) // 2], "high": min(values[-1], top)}
@@ -61,8 +61,8 @@ def draw_comparison(result: ShieldComparisonResult, *, width: int = WIDE) -> Spe
                 y=y("bound"),
             ),
         ]
-        said = [*said, f"{format_percent(beyond)} of the time above {kappa:g}"]
-        heading = {"text": name, "subtitle": said, "frame": "bounds"}
+        summary = [*summary, f"{format_percent(beyond)} of the time above {kappa:g}"]
+        heading = {"text": name, "subtitle": summary, "frame": "bounds"}
         spec = {"layer": layers, "width": width - 84, "height": HEIGHT, "title": heading}
-        parts.append(finish_chart(spec, f"{name}: {', '.join(said)}."))
+        parts.append(finish_chart(spec, f"{name}: {', '.join(summary)}."))
     return stack_charts(parts)

@@ -79,7 +79,7 @@ def draw_intervention_heatmap(result: ShieldInspection, *, width: int = WIDE) ->
 
 def draw_action_maps(result: ShieldInspection, *, width: int = WIDE) -> Spec:
     """Draw the actions for each group, by the numbers of accepted people, at several times."""
-    times = list(dict.fromkeys(one.time for one in result.stretches))
+    times = list(dict.fromkeys(stretch.time for stretch in result.stretches))
     names = [group.name for group in result.groups]
     columns = 4 if width >= WIDE else 2
     inner = (width - 12 * (columns - 1) - 60 * columns) // columns
@@ -87,12 +87,16 @@ def draw_action_maps(result: ShieldInspection, *, width: int = WIDE) -> Spec:
     for name in names:
         panels = [
             _draw_action_map(
-                [one for one in result.stretches if one.time == t and one.group == name], t, names, inner, who=name
+                [stretch for stretch in result.stretches if stretch.time == t and stretch.group == name],
+                t,
+                names,
+                inner,
+                who=name,
             )
             for t in times
         ]
         rows += [{"hconcat": panels[i : i + columns], "spacing": 12} for i in range(0, len(panels), columns)]
-    used = [name for name in ACTIONS if any(one.action == name for one in result.stretches)]
+    used = [name for name in ACTIONS if any(stretch.action == name for stretch in result.stretches)]
     legend = _draw_legend([[ACTIONS[name] for name in used]], width - SCALE)
     words = ", ".join(ACTIONS[name][0] for name in used)
     return finish_chart(
@@ -121,7 +125,7 @@ def _draw_heatmap(result: ShieldInspection, cells: list[HeatmapCell], name: str,
     titles = [f"rate of {others[0]}", f"less rate of {others[1]}"]
     if result.property == "disparate_impact":
         titles = ["1 less ratio of the rates, signed"]
-    title = [cut_text(one, HEATMAP_HEIGHT) for one in titles] if first else None
+    title = [cut_text(title, HEATMAP_HEIGHT) for title in titles] if first else None
     y = partial(along, domain=(-top, top), title=title, grid=False, tickCount=5, format="+.2~f", offset=5)
     marks = [
         mark_layer(
@@ -155,14 +159,14 @@ def _draw_action_map(stretches: list[ActionStretch], t: int, names: list[str], w
     n_a, n_b = stretches[0].seen if stretches else (1, 1)
     rows = [
         {
-            "left": one.second_low - 0.5,
-            "right": one.second_high + 0.5,
-            "low": one.first - 0.5,
-            "high": one.first + 0.5,
-            "color": LIGHT[ACTIONS[one.action][1]],
-            "opacity": ACTIONS[one.action][2],
+            "left": stretch.second_low - 0.5,
+            "right": stretch.second_high + 0.5,
+            "low": stretch.first - 0.5,
+            "high": stretch.first + 0.5,
+            "color": LIGHT[ACTIONS[stretch.action][1]],
+            "opacity": ACTIONS[stretch.action][2],
         }
-        for one in stretches
+        for stretch in stretches
     ]
 
     def axis(field: str, name: str, most: int) -> Spec:

@@ -101,12 +101,12 @@ def draw_course(result: MonitorResult, number: int, comparison: int, *, width: i
                 text="text",
             ),
         ]
-    said = "no estimate yet"
+    summary = "no estimate yet"
     if known:
         last = known[-1]
-        said = f"{last[1]:.2f}" if ratio else f"{last[1]:+.1f} points"
+        summary = f"{last[1]:.2f}" if ratio else f"{last[1]:+.1f} points"
     alarm = "no alarm" if gap.alarm is None else f"an alarm at decision {gap.alarm:,}"
     return finish_chart(
         {"layer": layers, "width": width - SCALE, "height": HEIGHT},
-        f"{gap.by}, {gap.first} and {gap.second}: {said} after {end:,} decisions, {alarm}.",
+        f"{gap.by}, {gap.first} and {gap.second}: {summary} after {end:,} decisions, {alarm}.",
     )

@@ -98,11 +98,11 @@ def draw_over_time(result: ShieldSimulationResult, *, width: int = WIDE) -> Spec
             color=color,
         ),
     ]
-    said = [
+    summary = [
         f"thick: median of {result.watched:,} runs; thin: nine of ten lie between",
         f"black: at most {kappa:g} is fair; dots: when it is checked",
     ]
-    title = {"text": "Bias over time", "subtitle": said, "frame": "bounds"}
+    title = {"text": "Bias over time", "subtitle": summary, "frame": "bounds"}
     spec = {"layer": layers, "width": width - 84, "height": 230, "title": title}
     ends = "; ".join(f"{name} {_format_triple(_quantile_triple(result.over_time[-1], name))}" for name in NAMES)
     return finish_chart(
