@@ -449,7 +449,7 @@ def test_a_damaged_workbook_says_so(tmp_path):
             b"PK\x03\x04\x14\0\x06\0\x08\0",
             "Excel workbook or a zip file, not a text table\n  -> rename a workbook to .xlsx",
         ),
-        (gzip.compress(b"a,b\n1,2\n"), "this is a gzip file"),
+        (gzip.compress(b"a,b\n1,2\n", mtime=0), "this is a gzip file"),
         (b'[\n  {\n  "a": 1\n  }\n]', "this is JSON"),
         (b"a,b\nx,1\na,b\n", "row 2: the row repeats the column names"),
         (pickle.dumps([1]), "a pickle of Python objects, not a text table\n  -> pass the model first, then the data"),

@@ -218,3 +218,16 @@ def test_bootstrap_intervals_hold():
         apart += gap.low <= 0.3 <= gap.high
     noise = 3 * np.sqrt(0.95 * 0.05 / runs)
     assert min(inside, apart) / runs >= 0.93 - noise
+
+
+@pytest.mark.parametrize("answer", [lambda t, y: None, lambda t, y: {}["x"], lambda t, y: [1.0]])
+def test_a_metric_that_fails_is_named(answer):
+    with pytest.raises(OptionError, match=r"own: (TypeError|KeyError)"):
+        audit(people(), {"own": answer})
+
+
+def test_a_metric_may_be_undefined_without_a_reason():
+    def undefined(y_true, y_pred):
+        raise ValueError
+
+    assert isinstance(audit(people(), {"own": undefined}).groups.overall["own"], Unknown)

@@ -145,6 +145,25 @@ def test_what_is_no_reply_is_refused(function, message):
         load_model(function, WORDS)
 
 
+def test_columns_named_after_labels_are_read_by_their_names():
+    def reply(frame, *names):
+        yes = frame["a"] / 9
+        return pd.DataFrame({"yes": yes, "no": 1 - yes})[list(names)]
+
+    frame = pd.DataFrame({"a": [0, 2, 8, 9]})
+    people = Schema.parse(
+        {
+            "target": {"name": "t", "values": ["no", "yes"], "favourable": "yes"},
+            "attributes": [{"name": "a", "kind": "integer", "lower": 0, "upper": 9, "protected": True}],
+        }
+    )
+    for names in (["yes", "no"], ["no", "yes"]):
+        scorer = load_model(lambda frame, names=names: reply(frame, *names), people)
+        assert scorer.predict(frame.to_numpy(dtype=float)).tolist() == [0, 0, 1, 1]
+    with pytest.raises(ModelError, match="'no', which is the unfavourable label"):
+        load_model(lambda frame: reply(frame, "no"), people)
+
+
 def test_one_score_is_refused_where_it_could_mean_either_label():
     recidivism = schema(values=(0, 1), favourable=0)
     with pytest.raises(ModelError, match="no true labels confirm it"):

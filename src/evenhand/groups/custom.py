@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from evenhand.core.text import summarize_error
 from evenhand.core.typing import Floats, Integers
 from evenhand.errors import OptionError
 from evenhand.groups.config import GroupConfig
@@ -142,9 +143,19 @@ class _CustomMetric(NamedTuple):
         return float(kish_size(weights.sum(), (weights**2).sum()))
 
     def value(self, rows: Integers) -> float:
-        """Compute the metric of the given rows."""
+        """Compute the metric of the given rows.
+
+        Raises:
+            OptionError: The function returns no number, or fails for another reason than undefined values.
+        """
         weights = {} if self.weights is None else {"sample_weight": self.weights[rows]}
-        return float(self.function(*(column[rows] for column in self.columns), **weights))
+        try:
+            return float(self.function(*(column[rows] for column in self.columns), **weights))
+        except (ArithmeticError, ValueError, MemoryError):
+            raise
+        except Exception as error:
+            hint = "return a number; raise ValueError where the metric is undefined"
+            raise OptionError(f"{self.name}: {summarize_error(error)}", location="`metrics=`", hint=hint) from error
 
     def estimate(self, members: list[Integers], confidence: float, rng: np.random.Generator) -> Estimator:
         """Compute the metric of each group, given the rows of its members.
@@ -180,8 +191,10 @@ class _CustomMetric(NamedTuple):
             return "there are no people with a true label"
         try:
             value = self.value(rows)
+        except OptionError:
+            raise
         except (ArithmeticError, ValueError) as error:
-            return f"{self.name} is not defined here: {str(error).splitlines()[0][:120]}"
+            return f"{self.name} is not defined here: {summarize_error(error, 120)}"
         if not math.isfinite(value):
             return f"{self.name} is {value} here"
         values = np.full(draws, math.nan)

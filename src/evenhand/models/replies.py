@@ -227,7 +227,7 @@ def read_answers(reply: Any, n: int, classes: Sequence[Value], favourable: int, 
     Raises:
         ModelError: The reply does not have one row per individual, or contains unknown labels or non-finite numbers.
     """
-    array = _reply_array(reply, n, classes, location)
+    array = _reply_array(reply, n, classes, favourable, location)
     if array.ndim == 1:
         kinds, inverse = _distinct_replies(array)
         if any(isinstance(kind, bool) or not isinstance(kind, int | float) for kind in kinds):
@@ -244,7 +244,7 @@ def read_labels(reply: Any, n: int, classes: Sequence[Value], favourable: int, *
     Raises:
         ModelError: A value is not a label, or there is not one value per individual.
     """
-    kinds, inverse = _distinct_replies(_reply_array(reply, n, classes, location))
+    kinds, inverse = _distinct_replies(_reply_array(reply, n, classes, favourable, location))
     return _label_positions(kinds, classes, favourable, location)[inverse]
 
 
@@ -269,12 +269,22 @@ def _label_positions(kinds: Sequence[Any], classes: Sequence[Value], favourable:
     )
 
 
-def _reply_array(reply: Any, n: int, classes: Sequence[Value], location: str) -> NDArray[Any]:
-    """Convert a reply to an array: labels or numbers (n,), or numbers (n, k)."""
+def _reply_array(reply: Any, n: int, classes: Sequence[Value], favourable: int, location: str) -> NDArray[Any]:
+    """Convert a reply to an array: labels or numbers (n,), or numbers (n, k). Columns named after labels are sorted."""
     try:
         array = to_array(reply)
     except (TypeError, ValueError) as error:
         raise ModelError(f"the model's reply is not an array: {error}", location=location) from None
+    names: Sequence[Any] = getattr(reply, "column_names", getattr(reply, "columns", ()))
+    named = [i for name in names for i, label in enumerate(classes) if same_label(name, label)]
+    if array.ndim == 2 and array.shape[1] == len(names) and sorted(named) == list(range(len(classes))):
+        array = array[:, np.argsort(named)]
+    elif len(names) == 1 and len(classes) == 2 and named == [1 - favourable]:
+        raise ModelError(
+            f"the model returned a column {names[0]!r}, which is the unfavourable label",
+            location=location,
+            hint=f"return the scores of {classes[favourable]!r}, or a column for each label",
+        )
     if array.shape == (n, 1):
         array = array[:, 0]
     if array.shape == (n,) or (array.ndim == 2 and len(array) == n and array.dtype.kind in "fiu"):
