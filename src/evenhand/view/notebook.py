@@ -53,9 +53,9 @@ class _ProgressLine:
         self._began = time.monotonic()
         self._handle: Any = None
 
-    def advance(self, what: str, share: float) -> None:
+    def advance(self, step: str, share: float) -> None:
         """Store the current step, which the thread shows."""
-        self._state = (strip_unprintable(what), min(1.0, max(0.0, share)))
+        self._state = (strip_unprintable(step), min(1.0, max(0.0, share)))
 
     def draw_until_done(self) -> None:
         """Draw the line after a delay, and redraw it until the work is done."""
@@ -70,8 +70,8 @@ class _ProgressLine:
             self._handle.update({"text/plain": "", "text/html": ""}, raw=True)
 
     def _draw(self) -> None:
-        what, share = self._state
-        status = f"{100 * share:.0f} %, {format_duration(time.monotonic() - self._began)}: {what}"
+        step, share = self._state
+        status = f"{100 * share:.0f} %, {format_duration(time.monotonic() - self._began)}: {step}"
         bar = f'<progress max="1" value="{share:.3f}" aria-label="progress"></progress>'
         bundle = {"text/plain": status, "text/html": f"{bar} {escape(status)}"}
         if self._handle is None:

@@ -95,8 +95,8 @@ def render_page(document: Document) -> str:
     """Render a document as the text of one HTML file. Equal documents give equal texts."""
     page = template_environment().get_template("document.html")
     styles = dark_stylesheet()
-    shown = page.render(_context(document), chart_styles=styles, script=SCRIPT, script_hash=SCRIPT_HASH)
-    return str(shown).lstrip()
+    html = page.render(_context(document), chart_styles=styles, script=SCRIPT, script_hash=SCRIPT_HASH)
+    return str(html).lstrip()
 
 
 def render_fragment(document: Document) -> str:
@@ -111,9 +111,9 @@ def group_blocks(blocks: Sequence[Block]) -> list[tuple[str, list[Block]]]:
     for block in blocks:
         name = type(block).__name__
         if isinstance(block, Figure) and groups and block.chart == "overview":
-            before = groups[-1][1][-1]
-            if isinstance(before, Text) and before.role == "finding":
-                groups[-1] = ("Overview", [before, block])
+            finding = groups[-1][1][-1]
+            if isinstance(finding, Text) and finding.role == "finding":
+                groups[-1] = ("Overview", [finding, block])
                 continue
         alike = bool(groups) and groups[-1][0] == name
         if alike and (name in ("Metric", "Pair") or (_narrow(block) and _narrow(groups[-1][1][0]))):
@@ -131,9 +131,9 @@ def say_rows_left_out(table: Table) -> str:
     """Describe the rows that a page leaves out; empty if it shows all."""
     if len(table.rows) <= table.page_rows:
         return ""
-    shown, every = (sum(not row.heading for row in rows) for rows in (table.rows[: table.page_rows], table.rows))
+    shown_rows, every = (sum(not row.heading for row in rows) for rows in (table.rows[: table.page_rows], table.rows))
     order = f", {table.order}" if table.order else ""
-    return f". The first {shown} of {every:,} rows{order}; all of them are in the JSON"
+    return f". The first {shown_rows} of {every:,} rows{order}; all of them are in the JSON"
 
 
 def can_sort(table: Table) -> bool:
@@ -151,12 +151,12 @@ def _context(document: Document) -> dict[str, Any]:
     answers = [block for block in opening if isinstance(block, Metric)]
     notes = " ".join(note for answer in answers for note in answer.notes)
     used = {answer.number.kind for answer in answers} | set(re.findall(r"\w+", notes))
-    drawn: dict[str, int] = {}
+    repeats: dict[str, int] = {}
 
     def draw_figure(figure: Figure) -> DrawnFigure:
         name = re.sub(r"\W+", "-", figure.chart)
-        drawn[name] = drawn.get(name, 0) + 1
-        return draw(figure, f"{name}-{drawn[name]}")
+        repeats[name] = repeats.get(name, 0) + 1
+        return draw(figure, f"{name}-{repeats[name]}")
 
     return {
         "document": document,

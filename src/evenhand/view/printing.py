@@ -72,7 +72,7 @@ def print_pdf(document: Document, *, open_word: str = "") -> bytes:
         "fonts": FONTS,
         "blocks": [_lay_out(block) for block in _unfold(document.blocks)],
     }
-    given = {"document": json.dumps(data, ensure_ascii=False)}
+    inputs = {"document": json.dumps(data, ensure_ascii=False)}
     # System fonts are searched only if the bundled fonts lack a character.
     for without_system in (True, False):
         try:
@@ -80,7 +80,7 @@ def print_pdf(document: Document, *, open_word: str = "") -> bytes:
                 typst.compile(
                     template,
                     format="pdf",
-                    sys_inputs=given,
+                    sys_inputs=inputs,
                     pdf_standards="ua-1",
                     ignore_system_fonts=without_system,
                 )
@@ -107,24 +107,24 @@ def print_docx(document: Document, *, open_word: str = "") -> bytes:
         import docx
     except ImportError:
         raise MissingExtraError("python-docx", extra="dossier", purpose="to write a DOCX") from None
-    made = docx.Document()
-    made.styles["Normal"].font.name = "Calibri"
-    made.styles["Normal"].font.size = docx.shared.Pt(10)
-    captions = made.styles["Caption"].paragraph_format
+    file = docx.Document()
+    file.styles["Normal"].font.name = "Calibri"
+    file.styles["Normal"].font.size = docx.shared.Pt(10)
+    captions = file.styles["Caption"].paragraph_format
     captions.keep_with_next, captions.space_before = True, docx.shared.Pt(8)
-    properties = made.core_properties
+    properties = file.core_properties
     properties.title, properties.author, properties.language = _printable(document.title), document.brand, "en"
     properties.created = properties.modified = EPOCH
-    made.add_heading(_printable(document.title), level=0)
+    file.add_heading(_printable(document.title), level=0)
     for line in document.opening_lines:
-        made.add_paragraph(_printable(line))
+        file.add_paragraph(_printable(line))
     for block in _unfold(document.blocks):
-        _add_block(made, _lay_out(block), open_word)
+        _add_block(file, _lay_out(block), open_word)
     if document.made:
-        made.add_paragraph(_printable(document.made))
-    written = io.BytesIO()
-    made.save(written)
-    return _fix_dates(written.getvalue())
+        file.add_paragraph(_printable(document.made))
+    buffer = io.BytesIO()
+    file.save(buffer)
+    return _fix_dates(buffer.getvalue())
 
 
 def _unfold(blocks: tuple[Block, ...]) -> Iterator[Block]:
@@ -200,32 +200,32 @@ def _printable(text: str) -> str:
     return " ".join(strip_unprintable(text).split())
 
 
-def _add_block(made: Any, block: dict[str, Any], open_word: str) -> None:
+def _add_block(file: Any, block: dict[str, Any], open_word: str) -> None:
     if block["kind"] == "heading":
-        made.add_heading(block["text"], level=min(block["level"] - 1, 4))
+        file.add_heading(block["text"], level=min(block["level"] - 1, 4))
     elif block["kind"] == "text":
         if block["text"]:
-            made.add_paragraph(_leave_line(block["text"], open_word))
+            file.add_paragraph(_leave_line(block["text"], open_word))
         for item in block["items"]:
-            made.add_paragraph(item, style="List Bullet")
+            file.add_paragraph(item, style="List Bullet")
     elif block["kind"] == "note":
-        made.add_paragraph(block["text"], style="Intense Quote")
+        file.add_paragraph(block["text"], style="Intense Quote")
     elif block["kind"] == "facts":
         for term, meaning in block["entries"]:
-            paragraph = made.add_paragraph()
+            paragraph = file.add_paragraph()
             paragraph.add_run(f"{term}: ").bold = True
             paragraph.add_run(_leave_line(meaning, open_word))
     elif block["kind"] == "table":
-        _add_table(made, block, open_word)
+        _add_table(file, block, open_word)
 
 
-def _add_table(made: Any, block: dict[str, Any], open_word: str) -> None:
+def _add_table(file: Any, block: dict[str, Any], open_word: str) -> None:
     from docx.enum.text import WD_ALIGN_PARAGRAPH
     from docx.oxml import OxmlElement
     from docx.shared import Pt
 
-    made.add_paragraph(block["caption"], style="Caption")
-    table = made.add_table(rows=1, cols=len(block["columns"]), style="Light Grid Accent 1")
+    file.add_paragraph(block["caption"], style="Caption")
+    table = file.add_table(rows=1, cols=len(block["columns"]), style="Light Grid Accent 1")
     size = Pt(7 if len(block["columns"]) > 8 else 8 if len(block["columns"]) > 5 else 9)
 
     def fill(cell: Any, text: str, column: dict[str, Any]) -> None:

@@ -106,12 +106,12 @@ def lay_out(document: Document, width: int, *, widest: int | None = None) -> Ite
     """
     yield ScreenLine(document.title, style="bold")
     yield from (ScreenLine(line) for line in (*document.opening_lines, document.made) if line)
-    before: type | None = None
+    previous: type | None = None
     for kind, blocks in groupby(document.on_screen(), type):
-        if kind not in (NextStep, Heading) and before is not Heading and (kind, before) != (Note, None):
+        if kind not in (NextStep, Heading) and previous is not Heading and (kind, previous) != (Note, None):
             yield ScreenLine()
         yield from _lay_out_blocks(kind, tuple(blocks), width, widest or width)
-        before = kind
+        previous = kind
 
 
 def lay_out_short(document: Document, width: int, *, widest: int | None = None, room: int = SHORT) -> list[ScreenLine]:
@@ -141,16 +141,16 @@ def lay_out_short(document: Document, width: int, *, widest: int | None = None, 
         return room - 1 - _height(lines + end, width)
 
     for parts, reserved in ((sentences, min(len(table) + 1, left() // 2)), (table, 0)):
-        shown = _fit(parts, left() - reserved, width)
-        lines += [ScreenLine(), *shown] if shown else []
+        fitting = _fit(parts, left() - reserved, width)
+        lines += [ScreenLine(), *fitting] if fitting else []
     kind: type | None = None
     for block in sorted(blocks, key=lambda block: isinstance(block, Facts)):
         if block in findings or isinstance(block, Heading | Metric | Note):
             continue
-        shown = _fit_block(block, left(), width, widest or width)
-        lines += [ScreenLine()] if shown and (type(block) is not kind or isinstance(block, Pair | Table)) else []
-        lines += shown
-        kind = type(block) if shown else kind
+        fitting = _fit_block(block, left(), width, widest or width)
+        lines += [ScreenLine()] if fitting and (type(block) is not kind or isinstance(block, Pair | Table)) else []
+        lines += fitting
+        kind = type(block) if fitting else kind
     return lines + end
 
 
@@ -171,10 +171,10 @@ def _fit(parts: Sequence[Sequence[ScreenLine]], room: int, width: int) -> list[S
 def _fit_block(block: Block, room: int, width: int, widest: int) -> list[ScreenLine]:
     """Return the lines of a block; a table is cut to the rows that fit. Empty if the block does not fit."""
     lines = list(_block_lines(block, width, widest))
-    shown = len(block.rows) if isinstance(block, Table) else 0
-    while _height(lines, width) > room and shown > FEW_ROWS and isinstance(block, Table):
-        shown -= 1
-        lines = list(_block_lines(replace(block, listed=min(shown, block.listed or shown)), width, widest))
+    row_count = len(block.rows) if isinstance(block, Table) else 0
+    while _height(lines, width) > room and row_count > FEW_ROWS and isinstance(block, Table):
+        row_count -= 1
+        lines = list(_block_lines(replace(block, listed=min(row_count, block.listed or row_count)), width, widest))
     return lines if _height(lines, width) <= room else []
 
 
@@ -215,13 +215,13 @@ def _metric_table(metrics: Sequence[Metric], width: int) -> list[list[ScreenLine
     """Lay out metrics as a table. The subject is in the row of the first metric of its group."""
     levels = {metric.number.confidence for metric in metrics if metric.number.confidence is not None}
     interval = f"{format_level(min(levels))} interval" if len(levels) == 1 else "interval"
-    beside = [metric.number.ends for metric in metrics]
-    if not any(beside):
+    intervals = [metric.number.ends for metric in metrics]
+    if not any(intervals):
         # If no number has an interval, short notes such as verdicts are more important.
-        beside = [next((note for note in metric.notes[:1] if len(note) <= SHORT_NOTE), "") for metric in metrics]
-        interval = "note" if any(beside) else ""
+        intervals = [next((note for note in metric.notes[:1] if len(note) <= SHORT_NOTE), "") for metric in metrics]
+        interval = "note" if any(intervals) else ""
     rows, subject = [], ""
-    for metric, note in zip(metrics, beside, strict=True):
+    for metric, note in zip(metrics, intervals, strict=True):
         about = "" if metric.about == subject else metric.about
         rows.append(TableRow((about, metric.name, metric.number.text, note, metric.number.kind or "")))
         subject = metric.about
@@ -269,7 +269,7 @@ def _metric_lines(metrics: Sequence[Metric], width: int) -> Iterator[ScreenLine]
     number = max(len(metric.number.text) for metric in metrics)
     indent = 6 + question + number
     room = ROOM + (len(NEXT) if any(metric.next_step for metric in metrics) else 0)
-    beside = width >= BESIDE and indent <= width - room
+    in_columns = width >= BESIDE and indent <= width - room
     about = ""
     for i, metric in enumerate(metrics):
         if metric.about != about:
@@ -278,12 +278,12 @@ def _metric_lines(metrics: Sequence[Metric], width: int) -> Iterator[ScreenLine]
             yield ScreenLine(metric.about, style="bold")
         about = metric.about
         lead = f"  {metric.name:<{question}}  {metric.number.text:>{number}}  "
-        if not beside:
+        if not in_columns:
             yield ScreenLine(f"{metric.name}{2 * GLUE}{metric.number.text}", lead="  ", style="bold")
             lead = " " * 4
         for sentence in metric.explanation or ("",):
             yield ScreenLine(sentence, lead=lead, lead_style="bold")
-            lead = " " * (indent if beside else 4)
+            lead = " " * (indent if in_columns else 4)
         if metric.next_step:
             yield ScreenLine(metric.next_step, lead=f"{lead}{NEXT}", style="italic")
 
@@ -340,8 +340,8 @@ def _grid(table: Table, width: int) -> list[list[ScreenLine]]:
 
     def line(texts: Sequence[str]) -> ScreenLine:
         columns = zip(texts, sizes, table.columns, strict=True)
-        shown = [f"{text:>{size}}" if column.numeric else f"{text:<{size}}" for text, size, column in columns if size]
-        return ScreenLine(lead=f"  {'  '.join(shown)}".rstrip().replace(GLUE, " "))
+        padded = [f"{text:>{size}}" if column.numeric else f"{text:<{size}}" for text, size, column in columns if size]
+        return ScreenLine(lead=f"  {'  '.join(padded)}".rstrip().replace(GLUE, " "))
 
     parts = [[line(names)]]
     for row, texts in zip(table.rows, cells, strict=True):
@@ -353,8 +353,8 @@ def _grid(table: Table, width: int) -> list[list[ScreenLine]]:
 
 def _paragraph(names: Sequence[str], texts: Sequence[str]) -> list[ScreenLine]:
     """Lay out a row below its first cell."""
-    others = "; ".join(f"{name} {text}".lstrip() for name, text in zip(names[1:], texts[1:], strict=False) if text)
-    return [ScreenLine(texts[0], lead="  "), *([ScreenLine(others, lead="      ")] if others else [])]
+    fields = "; ".join(f"{name} {text}".lstrip() for name, text in zip(names[1:], texts[1:], strict=False) if text)
+    return [ScreenLine(texts[0], lead="  "), *([ScreenLine(fields, lead="      ")] if fields else [])]
 
 
 def cell_text(cell: Cell, table: Table) -> str:

@@ -31,8 +31,8 @@ def _print_line(console: Console, line: ScreenLine, width: int) -> None:
     line = line._replace(lead=_printable(line.lead), text=_printable(line.text))
     for i, part in enumerate(line.wrap(width)):
         lead = (line.lead, line.lead_style) if i == 0 else (" " * cell_len(line.lead), "")
-        shown = Text.assemble(lead, (part, line.style))
-        console.print(shown, soft_wrap=True, markup=False, highlight=False, emoji=False)
+        styled = Text.assemble(lead, (part, line.style))
+        console.print(styled, soft_wrap=True, markup=False, highlight=False, emoji=False)
 
 
 def _printable(text: str) -> str:
@@ -91,22 +91,22 @@ def show_progress(*, quiet: bool = False, console: Console | None = None) -> Ite
     if quiet or not (console.is_terminal if console is not None else sys.stderr.isatty()):
         yield ignore_progress if quiet else _name_compilation(sys.stderr if console is None else console.file)
         return
-    from rich import progress as drawn
+    from rich import progress as rich_progress
     from rich.console import Console
 
-    bar = drawn.Progress(
-        drawn.BarColumn(bar_width=24),
-        drawn.TaskProgressColumn(),
-        drawn.TimeElapsedColumn(),
-        drawn.TextColumn("{task.description}", markup=False),
+    bar = rich_progress.Progress(
+        rich_progress.BarColumn(bar_width=24),
+        rich_progress.TaskProgressColumn(),
+        rich_progress.TimeElapsedColumn(),
+        rich_progress.TextColumn("{task.description}", markup=False),
         console=console or Console(stderr=True),
         transient=True,
     )
     with bar:
         task = bar.add_task("starting", total=1.0)
 
-        def advance(what: str, share: float) -> None:
-            bar.update(task, description=strip_unprintable(what), completed=min(1.0, max(0.0, share)))
+        def advance(step: str, share: float) -> None:
+            bar.update(task, description=strip_unprintable(step), completed=min(1.0, max(0.0, share)))
 
         yield advance
 
@@ -127,9 +127,9 @@ def follow_progress(progress: Progress | bool | None = None) -> Iterator[Progres
 def _name_compilation(out: IO[str]) -> Progress:
     named: set[str] = set()
 
-    def say(what: str, share: float) -> None:
-        if what.startswith("compiling") and what not in named:
-            named.add(what)
-            print(what, file=out, flush=True)
+    def say(step: str, share: float) -> None:
+        if step.startswith("compiling") and step not in named:
+            named.add(step)
+            print(step, file=out, flush=True)
 
     return say

@@ -106,7 +106,7 @@ def draw(figure: Figure, name: str) -> DrawnFigure:
         return DrawnFigure(source.form, function(figure.source, *figure.arguments))
     from evenhand.view.drawing.theme import draw_figure
 
-    def draw_at_width(what: Any, *, width: int) -> Any:
-        return function(what, *figure.arguments, width=width)
+    def draw_at_width(source: Any, *, width: int) -> Any:
+        return function(source, *figure.arguments, width=width)
 
     return DrawnFigure("svg", draw_figure(name, draw_at_width, figure.source))

@@ -51,29 +51,34 @@ def plot_assessment(result: GenaiAssessment) -> Spec:
 def _overdue_times(value: ValueFinding, length: int) -> Iterator[tuple[int, int]]:
     """Yield the periods in which a value was overdue, from the missed deadline to its next appearance."""
     ended = 0
-    for due in value.missed:
-        if due >= ended:
-            ended = min((item for item in value.appearances if item > due), default=length)
-            yield due, ended
+    for deadline in value.missed:
+        if deadline >= ended:
+            ended = min((item for item in value.appearances if item > deadline), default=length)
+            yield deadline, ended
 
 
 def draw_timeline(group: GroupFinding, *, width: int = WIDE) -> Spec:
     """Return one lane per value. Ticks: items that show it. Grey: its longest wait. Orange with a cross: overdue."""
     length = len(group.items)
     start = max(0, length - MAX_ITEMS)
-    shown = group.values[:MAX_LANES]
+    values = group.values[:MAX_LANES]
     rows = [
-        {"row": f"{k:04d}", "words": _describe_value(value, width), "end": length + 1} for k, value in enumerate(shown)
+        {"row": f"{k:04d}", "words": _describe_value(value, width), "end": length + 1} for k, value in enumerate(values)
     ]
     ticks = [
-        {"row": f"{k:04d}", "item": item} for k, value in enumerate(shown) for item in value.appearances if item > start
+        {"row": f"{k:04d}", "item": item}
+        for k, value in enumerate(values)
+        for item in value.appearances
+        if item > start
     ]
-    waits: list[Spec] = [{"row": f"{k:04d}"} | _longest_gap(value, length) for k, value in enumerate(shown)]
+    waits: list[Spec] = [{"row": f"{k:04d}"} | _longest_gap(value, length) for k, value in enumerate(values)]
     waits = [wait | {"from": max(start, wait["from"])} for wait in waits if wait["to"] > start]
-    crosses = [{"row": f"{k:04d}", "from": due} for k, value in enumerate(shown) for due in value.missed if due > start]
+    crosses = [
+        {"row": f"{k:04d}", "from": due} for k, value in enumerate(values) for due in value.missed if due > start
+    ]
     overdue = [
         {"row": f"{k:04d}", "from": max(start, due), "to": end}
-        for k, value in enumerate(shown)
+        for k, value in enumerate(values)
         for due, end in _overdue_times(value, length)
         if end > start
     ]
@@ -136,7 +141,7 @@ def draw_timeline(group: GroupFinding, *, width: int = WIDE) -> Spec:
     summary = "; ".join(
         f"{value.value} in {len(value.appearances):,} of {length:,} items, {_format_longest_wait(value)}"
         + (f", overdue at {', '.join(map(str, value.missed[:12]))}" if value.missed else "")
-        for value in shown
+        for value in values
     )
     spec = {"layer": layers, "width": width - 24, "height": {"step": LANE_HEIGHT}, "title": heading}
     return finish_chart(spec, f"When each value of {group.name} appeared. {summary}{more}.")
@@ -206,11 +211,11 @@ VALUE_COLOURS = ("same", "different", "third", "fourth", "faint")
 def draw_prompts(bias: PromptBias, group: str) -> RowChart:
     """Draw a bar per prompt: the shares of the values of a group among its recognised items."""
     findings = [finding for finding in bias.findings if finding.group == group and finding.items]
-    shown = findings[:MAX_PROMPTS]
-    names = list(shown[0].shown) if shown else []
+    drawn_findings = findings[:MAX_PROMPTS]
+    names = list(drawn_findings[0].shown) if drawn_findings else []
     values = names if len(names) <= len(VALUE_COLOURS) else [*names[: len(VALUE_COLOURS) - 1], "other values"]
     rows = []
-    for finding in shown:
+    for finding in drawn_findings:
         bars, left = [], 0.0
         for value, role in zip(values, VALUE_COLOURS, strict=False):
             right = left + (finding.shown[value] / finding.items if value in finding.shown else 1.0 - left)
@@ -223,7 +228,7 @@ def draw_prompts(bias: PromptBias, group: str) -> RowChart:
     texts = "; ".join(
         f"{finding.prompt}: "
         + ", ".join(f"{value} {format_percent(count / finding.items)}" for value, count in finding.shown.items())
-        for finding in shown
+        for finding in drawn_findings
     )
     panel = Panel(spread(0.0, 1.0, percentages, about=4))
     return RowChart(

@@ -95,18 +95,18 @@ def _share_bars(certificates: Sequence[Certificate], start: float, title: str) -
 
 def _marks(certificate: Certificate, start: float) -> tuple[Mark, ...]:
     """Return the segments of a bar to the right of ``start``, overlaid with the estimate and its interval."""
-    found: list[Mark] = []
+    marks: list[Mark] = []
     left = 0.0
     for field, _, role in SHARE_PARTS:
         right = left + float(getattr(certificate, field))
         if right > max(start, left):
-            found.append(Bar(max(start, left), right, role))
+            marks.append(Bar(max(start, left), right, role))
         left = right
     estimate, end = certificate.estimate, 1 - certificate.no_counterpart
-    found.append(Span(max(start, end - estimate.high), max(start, end - estimate.low), "ink"))
+    marks.append(Span(max(start, end - estimate.high), max(start, end - estimate.low), "ink"))
     if end - estimate.unfair >= start:
-        found.append(Tick(end - estimate.unfair, heavy=True))
-    return tuple(found)
+        marks.append(Tick(end - estimate.unfair, heavy=True))
+    return tuple(marks)
 
 
 # Certificates by attribute: different and undecided shares of each value.
@@ -136,13 +136,15 @@ def draw_slices(certificate: Certificate) -> RowChart:
     treated differently, with its interval.
     """
     names = informative_attributes(certificate)
-    shown = [part for part in certificate.slices if part.attribute in names]
-    most = [part.estimate.high for part in shown if part.estimate.n >= MIN_SAMPLED] + [part.undecided for part in shown]
-    top = min(1.0, 1.05 * max(most, default=1.0)) or 1.0
+    slices = [part for part in certificate.slices if part.attribute in names]
+    upper_ends = [part.estimate.high for part in slices if part.estimate.n >= MIN_SAMPLED] + [
+        part.undecided for part in slices
+    ]
+    top = min(1.0, 1.05 * max(upper_ends, default=1.0)) or 1.0
     axis = spread(0.0, top, percentages, about=4)
     blocks = tuple(
         Block(
-            rows=tuple(Row(part.values, (_slice_marks(part, top),)) for part in shown if part.attribute == name),
+            rows=tuple(Row(part.values, (_slice_marks(part, top),)) for part in slices if part.attribute == name),
             panels=(Panel(axis),),
             title=name,
             names=250,
@@ -155,7 +157,7 @@ def draw_slices(certificate: Certificate) -> RowChart:
         f"{name} {part.values}: {format_percent(part.estimate.unfair)} estimated different, "
         f"{format_percent(part.undecided)} open"
         for name in names
-        for part in shown
+        for part in slices
         if part.attribute == name
     ]
     by = " x ".join(certificate.protected)
@@ -165,20 +167,20 @@ def draw_slices(certificate: Certificate) -> RowChart:
 
 def _slice_variance(slices: Sequence[AttributeSlice]) -> float:
     """Variance of the estimated share between values, minus the sampling variance, plus that of the undecided share."""
-    known = [part for part in slices if part.estimate.n]
-    if not known:
+    sampled = [part for part in slices if part.estimate.n]
+    if not sampled:
         return 0.0
-    mass = sum(part.mass for part in known)
-    unfair = sum(part.mass * part.estimate.unfair for part in known) / mass
-    left = sum(part.mass * part.undecided for part in known) / mass
-    chance = sum(part.mass * unfair * (1 - unfair) / part.estimate.n for part in known) / mass
-    differing = sum(part.mass * (part.estimate.unfair - unfair) ** 2 for part in known) / mass
-    return max(0.0, differing - chance) + sum(part.mass * (part.undecided - left) ** 2 for part in known) / mass
+    mass = sum(part.mass for part in sampled)
+    unfair = sum(part.mass * part.estimate.unfair for part in sampled) / mass
+    left = sum(part.mass * part.undecided for part in sampled) / mass
+    chance = sum(part.mass * unfair * (1 - unfair) / part.estimate.n for part in sampled) / mass
+    differing = sum(part.mass * (part.estimate.unfair - unfair) ** 2 for part in sampled) / mass
+    return max(0.0, differing - chance) + sum(part.mass * (part.undecided - left) ** 2 for part in sampled) / mass
 
 
-def _slice_marks(one: AttributeSlice, top: float) -> tuple[Mark, ...]:
-    bar = (Bar(0.0, min(top, one.undecided), "open"),) if one.undecided else ()
-    if not one.estimate.n or one.estimate.unfair > top:
+def _slice_marks(part: AttributeSlice, top: float) -> tuple[Mark, ...]:
+    bar = (Bar(0.0, min(top, part.undecided), "open"),) if part.undecided else ()
+    if not part.estimate.n or part.estimate.unfair > top:
         return bar
-    dot = Dot(one.estimate.unfair, one.estimate.low, min(top, one.estimate.high), role="different", shape="diamond")
+    dot = Dot(part.estimate.unfair, part.estimate.low, min(top, part.estimate.high), role="different", shape="diamond")
     return (*bar, dot)

@@ -18,23 +18,23 @@ def draw_changes(result: AuditComparison) -> RowChart:
 
     For numeric targets, only numbers in the unit of the target are drawn, not shares.
     """
-    known = [(line, line.change) for line in result.lines if isinstance(line.change, Observed)]
-    measured = [(line, change) for line, change in known if unit_of(line.name) == "target"]
-    known = measured or known
+    changes = [(line, line.change) for line in result.lines if isinstance(line.change, Observed)]
+    measured = [(line, change) for line, change in changes if unit_of(line.name) == "target"]
+    changes = measured or changes
     rows = tuple(
         Row(
             name_line(line),
             ((_dot(line, change),),),
             aside=line.verdict,
         )
-        for line, change in known
+        for line, change in changes
     )
-    low = min((change.low for _, change in known), default=-0.01)
-    high = max((change.high for _, change in known), default=0.01)
+    low = min((change.low for _, change in changes), default=-0.01)
+    high = max((change.high for _, change in changes), default=0.01)
     axis = spread(min(low, -0.001), max(high, 0.001), differences, about=5)
     title = f"change, {result.unit}" if measured and result.unit else "change"
     return RowChart(
-        "Changes between two audits. " + "; ".join(map(_say, (line for line, _ in known))) + ".",
+        "Changes between two audits. " + "; ".join(map(_say, (line for line, _ in changes))) + ".",
         (Block(rows=rows, panels=(Panel(axis, title, (Line(0.0),)),), names=330),),
     )
 

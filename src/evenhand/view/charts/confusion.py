@@ -48,14 +48,14 @@ def draw_counts(result: ConfusionResult, *, width: int = WIDE) -> Spec:
     ]
     across = [*values, "cannot tell"]
     down = [words[name] for name in names]
-    beside = min(LONGEST_NAME, max(map(text_width, down)))
+    name_width = min(LONGEST_NAME, max(map(text_width, down)))
     widest = math.ceil(max(map(text_width, across))) + 8
-    side = min(max(CELL_SIZE, widest), (width - math.ceil(beside) - 34) // len(names))
+    side = min(max(CELL_SIZE, widest), (width - math.ceil(name_width) - 34) // len(names))
     x, y, squares = _draw_squares(rows, across, down, ("said", "shown"), LONGEST_NAME, upright=side < widest)
     layers = [squares, mark_layer(rows, {"type": "text"}, x=x, y=y, text="items")]
-    said = "; ".join(f"{row['shown']} said to be {row['said']}: {row['items']}" for row in rows)
+    description = "; ".join(f"{row['shown']} said to be {row['said']}: {row['items']}" for row in rows)
     height = max(18, min(side, CELL_SIZE) // 2) * len(names)
-    return finish_chart({"layer": layers, "width": side * len(names), "height": height}, said)
+    return finish_chart({"layer": layers, "width": side * len(names), "height": height}, description)
 
 
 def draw_group_confusions(result: GroupMetrics, by: str, *, width: int = WIDE) -> Spec:
@@ -69,34 +69,34 @@ def draw_group_confusions(result: GroupMetrics, by: str, *, width: int = WIDE) -
     largest, labels = sorted(groups, key=lambda group: -group.size)[:MAX_GROUPS], result.label_set.labels
     truly = [sum(row) for row in result.everyone.confusion]
     commonest = sorted(range(len(truly)), key=lambda i: -truly[i])[:MAX_LABELS]
-    shown = [i for i in range(len(truly)) if i in commonest]
-    names = [labels[i] for i in shown]
-    beside = min(LABEL_NAME, math.ceil(max(map(text_width, names)))) + 44
+    indices = [i for i in range(len(truly)) if i in commonest]
+    names = [labels[i] for i in indices]
+    name_width = min(LABEL_NAME, math.ceil(max(map(text_width, names)))) + 44
     across = 1 if width < WIDE else min(len(largest), 3)
-    side = min(LARGEST_CELL, ((width - 20 * (across - 1)) // across - beside) // len(names))
+    side = min(LARGEST_CELL, ((width - 20 * (across - 1)) // across - name_width) // len(names))
     side = max(side, 18)
-    panels = [_draw_cells(group, result.min_group_size, shown, names, side) for group in groups if group in largest]
+    panels = [_draw_cells(group, result.min_group_size, indices, names, side) for group in groups if group in largest]
     right = "; ".join(
         f"{group.label} {name}: {group.confusion[i][i]:,} of {sum(group.confusion[i]):,}"
         for group in groups
         if group in largest
-        for i, name in zip(shown, names, strict=True)
+        for i, name in zip(indices, names, strict=True)
     )
     spec: Spec = {"concat": panels, "columns": across, "spacing": 20}
     return finish_chart(spec, f"True and assigned labels by {by}; assigned the true label: {right}.")
 
 
-def _draw_cells(group: Group, least: int, shown: list[int], names: list[str], side: int) -> Spec:
+def _draw_cells(group: Group, min_group_size: int, indices: list[int], names: list[str], side: int) -> Spec:
     """Draw the confusion matrix of one group."""
     rows = []
-    for i, true in zip(shown, names, strict=True):
+    for i, true in zip(indices, names, strict=True):
         people = sum(group.confusion[i])
-        for j, given in zip(shown, names, strict=True):
+        for j, predicted in zip(indices, names, strict=True):
             share = group.confusion[i][j] / people if people else 0.0
             rows.append(
                 {
                     "true": true,
-                    "given": given,
+                    "given": predicted,
                     "share": share,
                     "percent": f"{100 * share:.0f}" if people else "-",
                     "people": f"{group.confusion[i][j]:,}",
@@ -112,7 +112,7 @@ def _draw_cells(group: Group, least: int, shown: list[int], names: list[str], si
         small = {"type": "text", "fontSize": 10, "dy": 9, "color": LIGHT["muted"]}
         layers.append(mark_layer(rows, small, x=x, y=y, text="people"))
     room = side * len(names)
-    few = ", too few" if group.size < least else ""
+    few = ", too few" if group.size < min_group_size else ""
     size = cut_text(f"{group.size:,} people{few}", room)
     # Bold letters of a title are about a fifth wider.
     title = {"text": cut_text(group.label, room / 1.2), "subtitle": size, "subtitleFontSize": 12}

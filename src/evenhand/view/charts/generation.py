@@ -25,13 +25,18 @@ def draw_gaps(result: GenerationSimulationResult, *, width: int = WIDE) -> Spec:
     several = len(result.policies[0].specifications) > 1
     log = max(gap for outcome in result.policies for gap in outcome.longest_gap.values()) > 100
     rows, deadlines, order = [], [], []
-    for place, kept in enumerate(result.policies[0].specifications):
-        for value in kept.longest_gap:
-            name = f"{kept.name}: {value}" if several else value
+    for place, specification in enumerate(result.policies[0].specifications):
+        for value in specification.longest_gap:
+            name = f"{specification.name}: {value}" if several else value
             order.append(name)
-            if kept.deadlines is not None:
+            if specification.deadlines is not None:
                 deadlines += [
-                    {"value": name, "policy": outcome.policy, "zero": int(log), "deadline": kept.deadlines[value]}
+                    {
+                        "value": name,
+                        "policy": outcome.policy,
+                        "zero": int(log),
+                        "deadline": specification.deadlines[value],
+                    }
                     for outcome in result.policies
                 ]
             rows += [

@@ -109,8 +109,8 @@ def plot_labels(result: GroupMetrics) -> Spec | RowChart:
     single = [breakdown.by[0] for breakdown in result.breakdowns if len(breakdown.by) == 1]
     if not result.everyone.confusion:
         return join_rows(draw_label_shares(result, name) for name in single)
-    drawn = [draw_group_confusions(result, name) for name in single]
-    return stack_charts(drawn, "True and assigned labels of each group.")
+    charts = [draw_group_confusions(result, name) for name in single]
+    return stack_charts(charts, "True and assigned labels of each group.")
 
 
 def draw_label_shares(result: GroupMetrics, by: str) -> RowChart:
@@ -129,8 +129,8 @@ def draw_label_shares(result: GroupMetrics, by: str) -> RowChart:
     names = [name for name in names if name in largest]
     groups = sorted(breakdown.groups, key=lambda group: group.small)[:DRAWN]
     blocks = []
-    for first in range(0, len(names), LABELS_A_ROW):
-        part = names[first : first + LABELS_A_ROW]
+    for start in range(0, len(names), LABELS_A_ROW):
+        part = names[start : start + LABELS_A_ROW]
         rows = tuple(
             _group_row(group, tuple(_label_marks(group, group.rates[name][share]) for name in part)) for group in groups
         )
@@ -212,12 +212,12 @@ def _metric_value(group: Group, metric: str, otherwise: float) -> float:
 
 def _marks(group: Group, metric: str) -> tuple[Mark, ...]:
     """Build the dot of a rate, and the tick of the base rate next to the selection rate."""
-    found: list[Mark] = []
+    marks: list[Mark] = []
     if (dot := _dot(group, metric)) is not None:
-        found.append(dot)
+        marks.append(dot)
     if metric == "selection_rate" and (base := _metric_value(group, "base_rate", -1.0)) >= 0:
-        found.append(Tick(base))
-    return tuple(found)
+        marks.append(Tick(base))
+    return tuple(marks)
 
 
 def _dot(group: Group, metric: str) -> Dot | None:
@@ -242,18 +242,20 @@ def _axis_end(groups: list[Group], metric: str) -> float:
     dots = [(group, dot) for group in groups if (dot := _dot(group, metric)) is not None]
     marks = [mark.value for group in groups for mark in _marks(group, metric) if isinstance(mark, Dot | Tick)]
     sure = [dot.high for group, dot in dots if not group.small]
-    most = max([dot.high for _, dot in dots], default=1.0)
-    return min(1.0, max([min(most, 1.6 * max(sure, default=1.0)), *marks])) or 1.0
+    highest = max([dot.high for _, dot in dots], default=1.0)
+    return min(1.0, max([min(highest, 1.6 * max(sure, default=1.0)), *marks])) or 1.0
 
 
-def _reliability_panel(bins: list[CalibrationBin], least: int) -> tuple[tuple[float, float, float, float, str], ...]:
+def _reliability_panel(
+    bins: list[CalibrationBin], min_group_size: int
+) -> tuple[tuple[float, float, float, float, str], ...]:
     return tuple(
         (
             entry.mean_score.value,
             entry.base_rate.value,
             getattr(entry.base_rate, "low", entry.base_rate.value),
             getattr(entry.base_rate, "high", entry.base_rate.value),
-            "faint" if entry.n < least else "same",
+            "faint" if entry.n < min_group_size else "same",
         )
         for entry in bins
         if not isinstance(entry.base_rate, Unknown) and not isinstance(entry.mean_score, Unknown)

@@ -63,22 +63,22 @@ class ItemGallery(NamedTuple):
 
 def collect_items(sequence: SequenceFinding, folder: str) -> ItemGallery:
     """Collect the readable pictures and texts of a sequence with their values."""
-    shown: dict[int, list[str]] = {}
+    values_by_file: dict[int, list[str]] = {}
     late: dict[int, list[str]] = {}
     for group in (named for named in sequence.groups if len(named.groups) == 1):
         for value in group.values:
             for number in value.appearances:
-                shown.setdefault(group.items[number - 1], []).append(value.value)
+                values_by_file.setdefault(group.items[number - 1], []).append(value.value)
             for number in value.missed:
                 late.setdefault(group.items[number - 1], []).append(value.value)
     files = sequence.files[:SHOWN]
     pairs = zip(make_thumbnails(files, Path(folder)), read_excerpts(files, Path(folder)), strict=True)
-    found = tuple(
-        ShownItem(i, image, text, tuple(shown.get(i, ())), tuple(late.get(i, ())))
+    readable = tuple(
+        ShownItem(i, image, text, tuple(values_by_file.get(i, ())), tuple(late.get(i, ())))
         for i, (image, text) in enumerate(pairs, start=1)
         if image is not None or text is not None
     )
-    return ItemGallery(found, len(files), len(sequence.files) - len(files), len(files) - len(found))
+    return ItemGallery(readable, len(files), len(sequence.files) - len(files), len(files) - len(readable))
 
 
 def make_thumbnails(files: Sequence[str | None], folder: Path) -> list[str | None]:
@@ -89,23 +89,23 @@ def make_thumbnails(files: Sequence[str | None], folder: Path) -> list[str | Non
         folder: folder of the table that contains the paths.
     """
     left = MOST_BYTES
-    found: list[str | None] = []
+    thumbnails: list[str | None] = []
     for file in files:
         data = _read_small(folder / file, LARGEST) or _shrink_picture(folder / file) if file else None
         data = None if data is None or len(data) > left else data
         kind = None if data is None else _picture_type(data)
         if data is None or kind is None:
-            found.append(None)
+            thumbnails.append(None)
             continue
         left -= len(data)
-        found.append(f"data:{kind};base64,{b64encode(data).decode('ascii')}")
-    return found
+        thumbnails.append(f"data:{kind};base64,{b64encode(data).decode('ascii')}")
+    return thumbnails
 
 
-def _read_small(path: Path, most: int) -> bytes | None:
+def _read_small(path: Path, max_bytes: int) -> bytes | None:
     """Return the content of a file that is not too large; None if there is none, or it cannot be read."""
     try:
-        if not path.is_file() or path.stat().st_size > most:
+        if not path.is_file() or path.stat().st_size > max_bytes:
             return None
         return path.read_bytes()
     except (OSError, ValueError):  # the page is useful without this picture
@@ -121,15 +121,15 @@ def _shrink_picture(path: Path) -> bytes | None:
         from PIL import Image
     except ImportError:  # the page is useful without this picture
         return None
-    made = BytesIO()
+    buffer = BytesIO()
     try:
         with Image.open(BytesIO(data)) as picture:
             picture.draft("RGB", (SIDE, SIDE))
             picture.thumbnail((SIDE, SIDE))
-            picture.convert("RGB").save(made, "JPEG", quality=80)
+            picture.convert("RGB").save(buffer, "JPEG", quality=80)
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
         return None
-    return made.getvalue()
+    return buffer.getvalue()
 
 
 def read_excerpts(files: Sequence[str | None], folder: Path) -> list[str | None]:
@@ -139,13 +139,13 @@ def read_excerpts(files: Sequence[str | None], folder: Path) -> list[str | None]
         files: paths. Relative ones are below the folder.
         folder: folder of the table that contains the paths.
     """
-    found: list[str | None] = []
+    excerpts: list[str | None] = []
     for file in files:
         data = _read_small(folder / file, LARGEST_OPENED) if file and file.lower().endswith(".txt") else None
         text = None if data is None else " ".join(data[: 8 * EXCERPT].decode("utf-8", "replace").split())
         long = text is not None and len(text) > EXCERPT
-        found.append(text[: EXCERPT - 1] + "\N{HORIZONTAL ELLIPSIS}" if text is not None and long else text)
-    return found
+        excerpts.append(text[: EXCERPT - 1] + "\N{HORIZONTAL ELLIPSIS}" if text is not None and long else text)
+    return excerpts
 
 
 def _picture_type(data: bytes) -> str | None:

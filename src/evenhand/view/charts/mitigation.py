@@ -39,15 +39,15 @@ def plot_mitigation(result: MitigationResult) -> RowChart:
 
 def draw_candidate(candidate: CandidateResult) -> RowChart:
     """Draw one row per number: before (a tick) and after (a dot), and the change with its adjusted interval."""
-    drawn = [line for line in candidate.lines if _is_drawn(line)]
+    visible = [line for line in candidate.lines if _is_drawn(line)]
     blocks = tuple(
         _part_block(lines, title)
         for part, title in PART_TITLES.items()
-        if (lines := [line for line in drawn if line.part == part])
+        if (lines := [line for line in visible if line.part == part])
     )
     texts = "; ".join(
         f"{line.words} {_quantity_value(line.before):.3f} to {_quantity_value(line.after):.3f}, {line.verdict}"
-        for line in drawn
+        for line in visible
     )
     return RowChart(f"Before and after: {candidate.method}, {candidate.words}. {texts}.", blocks)
 
@@ -153,23 +153,23 @@ def draw_alternatives(result: AlternativesResult, *, width: int = FRONTIER_WIDTH
     Candidates that are chosen, or on the frontier of the validation people, are filled, and have their number and the
     intervals of their changes. Other candidates are left out if they are farther away than those and the original.
     """
-    given = result.candidates[0].test
+    original = result.candidates[0].test
     rows = []
     for candidate in sorted(result.candidates[1:], key=lambda candidate: candidate.number == result.chosen):
         compared = candidate.gap_change is not None
         name = f"{candidate.number}, chosen" if candidate.number == result.chosen else str(candidate.number)
         row: Spec = {"name": name if compared else "", "on": compared}
         for name, change in (("accuracy", candidate.accuracy_change), ("gap", candidate.gap_change)):
-            own, value = getattr(given, name), getattr(candidate.test, name)
+            own, value = getattr(original, name), getattr(candidate.test, name)
             ends = (value, value) if change is None else (max(0.0, own + change.low), min(1.0, own + change.high))
             row |= {name: value, f"{name}_low": ends[0], f"{name}_high": ends[1]}
         rows.append(row)
     on = [row for row in rows if row["on"]]
-    lowest = min([given.accuracy, *(row["accuracy_low"] for row in on)])
-    widest = max([given.gap, *(row["gap_high"] for row in on)])
+    lowest = min([original.accuracy, *(row["accuracy_low"] for row in on)])
+    widest = max([original.gap, *(row["gap_high"] for row in on)])
     rows = [row for row in rows if row["on"] or (row["accuracy"] >= lowest and row["gap"] <= widest)]
     square = {"name": "original model", "on": False} | {
-        f"{name}{end}": getattr(given, name) for name in ("accuracy", "gap") for end in ("", "_low", "_high")
+        f"{name}{end}": getattr(original, name) for name in ("accuracy", "gap") for end in ("", "_low", "_high")
     }
     summary = "; ".join(
         f"{row['name']}: accuracy {row['accuracy']:.1%}, gap {row['gap']:.1%}".replace("%", " %")
@@ -180,9 +180,9 @@ def draw_alternatives(result: AlternativesResult, *, width: int = FRONTIER_WIDTH
     return _draw_trade(rows, [square], "gap on the test set (fairer to the left)", about, width)
 
 
-def _draw_trade(rows: list[Spec], given: list[Spec], title: str, about: str, width: int) -> Spec:
+def _draw_trade(rows: list[Spec], original: list[Spec], title: str, about: str, width: int) -> Spec:
     """Draw accuracy against a gap, points with their intervals, those on the frontier joined by a line."""
-    both = [*rows, *given]
+    both = [*rows, *original]
     x = spread(
         0.0,
         max((row["gap_high"] for row in both), default=0.0) or 0.01,
@@ -236,7 +236,7 @@ def _draw_trade(rows: list[Spec], given: list[Spec], title: str, about: str, wid
             on, {"type": "point", "filled": True, "size": 80, "opacity": 1, "color": LIGHT["same"]}, x=across, y=up
         ),
         mark_layer(
-            given,
+            original,
             {"type": "point", "shape": "square", "filled": True, "size": 80, "opacity": 1, "color": LIGHT["different"]},
             x=across,
             y=up,
@@ -265,15 +265,15 @@ def place_names(rows: Sequence[Spec], x: Axis, y: Axis, width: int) -> dict[tupl
     Some names are left out, that of the original model last. They are still in the table.
     """
     placed: dict[tuple[str, int, int], list[Spec]] = {side: [] for side in SIDES}
-    taken: list[tuple[float, float, float]] = []
+    occupied: list[tuple[float, float, float]] = []
     for row in reversed(rows):
         room = text_width(row["name"]) + 4
         for align, dx, dy in SIDES:
             left = width * x.at(row["gap"]) / 100 + dx - (room if align == "right" else 0)
             line = HEIGHT * (1 - y.at(row["accuracy"]) / 100) + dy
-            free = all(abs(line - other) > 14 or left >= end or left + room <= start for start, end, other in taken)
+            free = all(abs(line - other) > 14 or left >= end or left + room <= start for start, end, other in occupied)
             if free and left >= 0 and left + room <= width:
                 placed[align, dx, dy].append(row)
-                taken.append((left, left + room, line))
+                occupied.append((left, left + room, line))
                 break
     return {side: own for side, own in placed.items() if own}

@@ -40,11 +40,11 @@ def draw_selection(result: RankingResult, place: int, *, width: int = WIDE) -> S
     """
     breakdown = result.breakdowns[place]
     large = [group for group in breakdown.groups if not group.small] or list(breakdown.groups)
-    shown = sorted(large, key=lambda group: -group.size)[: len(SERIES)]
-    names = [group.label for group in large if group in shown]
+    largest = sorted(large, key=lambda group: -group.size)[: len(SERIES)]
+    names = [group.label for group in large if group in largest]
     rows: list[Spec] = []
     for group in large:
-        for k, rates in group.rates.items() if group in shown else ():
+        for k, rates in group.rates.items() if group in largest else ():
             ratio = rates["representation_ratio"]
             if not isinstance(ratio, Unknown):
                 ends = (ratio.random_low, ratio.random_high) if isinstance(ratio, Descriptive) else (None, None)

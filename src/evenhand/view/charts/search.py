@@ -11,11 +11,11 @@ def draw_gaps(result: SearchResult, *, width: int = WIDE) -> Spec:
     counts = result.gaps
     step = 1 / max(1, len(counts))
     rows = [{"low": k * step, "high": (k + 1) * step, "profiles": n} for k, n in enumerate(counts) if n]
-    most = max(rows, key=lambda row: row["profiles"], default=None)
+    mode = max(rows, key=lambda row: row["profiles"], default=None)
     summary = "Score gaps of the profiles found"
-    if most is not None:
+    if mode is not None:
         summary += (
-            f": most ({most['profiles']:,} of {sum(counts):,}) lie between {most['low']:.2g} and {most['high']:.2g}"
+            f": most ({mode['profiles']:,} of {sum(counts):,}) lie between {mode['low']:.2g} and {mode['high']:.2g}"
         )
     x = along("low", (0, 1), title="gap between the two scores", format=".1f", tickCount=6, grid=False, offset=5)
     bars = mark_layer(

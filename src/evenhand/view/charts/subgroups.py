@@ -62,12 +62,12 @@ def _gap_in_words(result: SubgroupResult, finding: Finding) -> str:
 
 
 def _row(result: SubgroupResult, finding: Finding, scale: float) -> Row:
-    own, others = format_rate(result, finding.rate), format_rate(result, finding.rest_rate)
+    own, rest = format_rate(result, finding.rate), format_rate(result, finding.rest_rate)
     return Row(
         name=finding.words,
         marks=((_dot(result, finding, scale),),),
-        figures=(f"{finding.size:,}", f"{own} : {others}"),
-        aside=f"{finding.size:,} {member_noun(result)}; {own}, the others {others}",
+        figures=(f"{finding.size:,}", f"{own} : {rest}"),
+        aside=f"{finding.size:,} {member_noun(result)}; {own}, the others {rest}",
         role="ink" if finding.found else "muted",
     )
 

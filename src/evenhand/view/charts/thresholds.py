@@ -22,14 +22,14 @@ LINES = ("accuracy", "demographic_parity_difference", "equal_opportunity_differe
 
 def draw_curves(curves: ThresholdCurves, by: str, *, width: int = WIDE) -> Spec:
     """Draw the accuracy and the gaps by one attribute above the selection rates of its groups."""
-    upper = [one for name in LINES if (one := curves.curve(name, "" if name == "accuracy" else by)) is not None]
+    upper = [curve for name in LINES if (curve := curves.curve(name, "" if name == "accuracy" else by)) is not None]
     groups = [curve for curve in curves.curves if curve.by == by and curve.group]
     largest = sorted(groups, key=lambda curve: -curve.n)[: len(SERIES)]
-    shown = [curve for curve in groups if curve in largest]
-    few = f" ({len(shown)} largest)" if len(shown) < len(groups) else ""
+    selected = [curve for curve in groups if curve in largest]
+    few = f" ({len(selected)} largest)" if len(selected) < len(groups) else ""
     panels = [
         _panel(curves, [(METRICS[curve.name].title, curve) for curve in upper], "accuracy and gaps", width),
-        _panel(curves, [(curve.group, curve) for curve in shown], f"selected, by {by}{few}", width),
+        _panel(curves, [(curve.group, curve) for curve in selected], f"selected, by {by}{few}", width),
     ]
     description = (
         f"Over the threshold from {curves.thresholds[0]:g} to {curves.thresholds[-1]:g}, by {by}: "
@@ -46,7 +46,7 @@ def _places(curves: ThresholdCurves) -> list[int]:
     own = () if curves.in_force is None else (curves.in_force.value,)
     last = len(curves.thresholds) - 1
     step = 1 + last // POINTS
-    return [i for i, one in enumerate(curves.thresholds) if i % step == 0 or i == last or one in own]
+    return [i for i, threshold in enumerate(curves.thresholds) if i % step == 0 or i == last or threshold in own]
 
 
 def _panel(curves: ThresholdCurves, lines: Sequence[tuple[str, Curve]], title: str, width: int) -> Spec:

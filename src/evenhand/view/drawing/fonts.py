@@ -49,29 +49,29 @@ def wrap_text(text: str, room: float, *, lines: int = 2) -> list[str]:
     >>> wrap_text("provably the same decision", 90)
     ['provably the', 'same decision']
     """
-    made = [""]
+    wrapped = [""]
     for word in text.split():
-        longer = f"{made[-1]} {word}".strip()
+        longer = f"{wrapped[-1]} {word}".strip()
         if text_width(longer) <= room:
-            made[-1] = longer
+            wrapped[-1] = longer
             continue
-        if made[-1]:
-            made.append("")
+        if wrapped[-1]:
+            wrapped.append("")
         for character in word:
-            if made[-1] and text_width(made[-1] + character) > room:
-                made.append("")
-            made[-1] += character
-    if len(made) > lines:
-        made = [*made[: lines - 1], cut_text(" ".join(made[lines - 1 :]), room)]
-    return made
+            if wrapped[-1] and text_width(wrapped[-1] + character) > room:
+                wrapped.append("")
+            wrapped[-1] += character
+    if len(wrapped) > lines:
+        wrapped = [*wrapped[: lines - 1], cut_text(" ".join(wrapped[lines - 1 :]), room)]
+    return wrapped
 
 
 def cut_text(text: str, room: float) -> str:
     """Return a text, or the part of it that fits in ``room`` pixels with an ellipsis."""
     if text_width(text) <= room:
         return text
-    kept = next(k for k in range(len(text), -1, -1) if text_width(text[:k]) + 12 <= room or not k)
-    return text[:kept].rstrip() + "\N{HORIZONTAL ELLIPSIS}"
+    length = next(k for k in range(len(text), -1, -1) if text_width(text[:k]) + 12 <= room or not k)
+    return text[:length].rstrip() + "\N{HORIZONTAL ELLIPSIS}"
 
 
 def fix_widths(drawing: str) -> str:
@@ -80,13 +80,13 @@ def fix_widths(drawing: str) -> str:
     Texts with characters whose width is not known stay as they are.
     """
 
-    def fixed(found: re.Match[str]) -> str:
-        looks, text = found[1], html.unescape(found[2])
+    def fixed(match: re.Match[str]) -> str:
+        looks, text = match[1], html.unescape(match[2])
         size = re.search(r'font-size="([\d.]+)px"', looks)
         bold = 'font-weight="bold"' in looks
         if size is None or not set(text) <= _advances(bold).keys():
-            return found[0]
+            return match[0]
         width = text_width(text, float(size[1]), bold=bold)
-        return f'<text{looks} textLength="{width:.1f}" lengthAdjust="spacingAndGlyphs">{found[2]}</text>'
+        return f'<text{looks} textLength="{width:.1f}" lengthAdjust="spacingAndGlyphs">{match[2]}</text>'
 
     return _TEXT.sub(fixed, drawing)

@@ -148,8 +148,8 @@ def line_style(names: Sequence[str], width: int) -> dict[str, Spec]:
 def finish_chart(spec: Spec, description: str) -> Spec:
     """Add the theme and the description, which is for screen readers, to a chart."""
     frame = {"background": "transparent", "padding": {"left": 2, "top": 4, "right": 2, "bottom": 4}, "config": THEME}
-    shown: Spec = _strip_texts(spec | {"description": description})
-    return shown | frame
+    printable: Spec = _strip_texts(spec | {"description": description})
+    return printable | frame
 
 
 def _strip_texts(part: Any) -> Any:
@@ -174,27 +174,27 @@ def stack_charts(charts: Sequence[Spec | Drawn], description: str | None = None)
         description = " ".join(spec["description"] for spec in specs)
     of_the_whole = ("description", "background", "padding", "config")
     parts = [{key: value for key, value in spec.items() if key not in of_the_whole} for spec in specs]
-    apart = {"color": "independent", "strokeDash": "independent", "shape": "independent"}
-    return finish_chart({"vconcat": parts, "spacing": 28, "resolve": {"scale": apart}}, description)
+    scales = {"color": "independent", "strokeDash": "independent", "shape": "independent"}
+    return finish_chart({"vconcat": parts, "spacing": 28, "resolve": {"scale": scales}}, description)
 
 
 def to_altair(chart: Spec | Drawn) -> alt.TopLevelMixin:
     """Return a finished chart for a notebook."""
     import altair as alt
 
-    shown: Any = alt.Chart.from_dict(_spec(chart))
-    kind = type(shown)
+    altair_chart: Any = alt.Chart.from_dict(_spec(chart))
+    kind = type(altair_chart)
     # Altair's renderer would load a library from the network.
     offline = {"_repr_mimebundle_": _svg_bundle, "__module__": kind.__module__}
-    object.__setattr__(shown, "__class__", type(kind.__name__, (kind,), offline))
-    return cast("alt.TopLevelMixin", shown)
+    object.__setattr__(altair_chart, "__class__", type(kind.__name__, (kind,), offline))
+    return cast("alt.TopLevelMixin", altair_chart)
 
 
 def _svg_bundle(chart: alt.TopLevelMixin, *_: object, **__: object) -> dict[str, str]:
     import vl_convert
 
-    drawn = vl_convert.vegalite_to_svg(chart.to_dict(), allowed_base_urls=[])
-    return {"image/svg+xml": str(drawn), "text/plain": str(chart.to_dict().get("description", "a chart"))}
+    svg = vl_convert.vegalite_to_svg(chart.to_dict(), allowed_base_urls=[])
+    return {"image/svg+xml": str(svg), "text/plain": str(chart.to_dict().get("description", "a chart"))}
 
 
 def _spec(chart: Spec | Drawn) -> Spec:
@@ -210,10 +210,10 @@ def to_svg(spec: Spec, *, name: str) -> str:
     """
     import vl_convert
 
-    drawn = str(vl_convert.vegalite_to_svg(spec, allowed_base_urls=[]))
-    head, body = drawn.split(">", 1)
+    svg = str(vl_convert.vegalite_to_svg(spec, allowed_base_urls=[]))
+    head, body = svg.split(">", 1)
     # Vega counts clipped areas over all drawings of a process; the same chart must give the same text.
-    counted = {found: f"clip{i}" for i, found in enumerate(dict.fromkeys(re.findall(r'id="(clip\d+)"', body)))}
+    counted = {clip: f"clip{i}" for i, clip in enumerate(dict.fromkeys(re.findall(r'id="(clip\d+)"', body)))}
     body = re.sub(r"\bclip\d+\b", lambda match: counted.get(match[0], match[0]), body)
     width, height = re.findall(r'(?:width|height)="(\d+(?:\.\d+)?)"', head)[:2]
     body = re.sub(r'\sid="([^"]*)"', rf' id="{name}-\1"', body)
@@ -239,7 +239,9 @@ _UNSEEN = re.compile(
 def _shorten_drawing(body: str) -> str:
     """Remove invisible parts of a drawing, and round positions to a tenth of a pixel."""
     body = _UNSEEN.sub("", body)
-    return _PLACES.sub(lambda found: _DIGITS.sub(lambda number: f"{round(float(number[0]), 1):g}", found[0]), body)
+    return _PLACES.sub(
+        lambda position: _DIGITS.sub(lambda number: f"{round(float(number[0]), 1):g}", position[0]), body
+    )
 
 
 def dark_stylesheet() -> str:
@@ -268,7 +270,7 @@ class SizedDrawing:
     narrow: str
 
 
-def draw_figure(name: str, draw: Callable[..., Spec], what: Any) -> SizedDrawing:
+def draw_figure(name: str, draw: Callable[..., Spec], source: Any) -> SizedDrawing:
     """Draw a chart for wide and for narrow screens.
 
     Args:
@@ -276,6 +278,6 @@ def draw_figure(name: str, draw: Callable[..., Spec], what: Any) -> SizedDrawing
         draw: makes the chart of ``what``; its keyword ``width`` takes pixels.
     """
     return SizedDrawing(
-        wide=to_svg(draw(what, width=WIDE), name=f"{name}-wide"),
-        narrow=to_svg(draw(what, width=NARROW), name=f"{name}-narrow"),
+        wide=to_svg(draw(source, width=WIDE), name=f"{name}-wide"),
+        narrow=to_svg(draw(source, width=NARROW), name=f"{name}-narrow"),
     )

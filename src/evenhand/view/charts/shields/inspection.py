@@ -53,11 +53,11 @@ def draw_intervention_heatmap(result: ShieldInspection, *, width: int = WIDE) ->
     ten runs lie between the others.
     """
     names = [group.name for group in result.groups]
-    beside = width >= WIDE
-    inner = (width - SCALE - 86) // 2 if beside else width - SCALE - 8
+    two_columns = width >= WIDE
+    inner = (width - SCALE - 86) // 2 if two_columns else width - SCALE - 8
     panels = [
         _draw_heatmap(
-            result, [cell for cell in result.cells if cell.group == name], name, inner, first=i == 0 or not beside
+            result, [cell for cell in result.cells if cell.group == name], name, inner, first=i == 0 or not two_columns
         )
         for i, name in enumerate(names)
     ]
@@ -66,7 +66,7 @@ def draw_intervention_heatmap(result: ShieldInspection, *, width: int = WIDE) ->
         for group in result.groups
         if group.accepted is not None and group.rejected is not None
     )
-    maps = {"hconcat": panels, "spacing": 24} if beside else {"vconcat": panels, "spacing": 20}
+    maps = {"hconcat": panels, "spacing": 24} if two_columns else {"vconcat": panels, "spacing": 20}
     legend = [[("the recommendation is followed", "open", PLAIN_STRENGTH)]]
     for role, word in (("same", "accepted"), ("different", "rejected")):
         strong = [(text, role, strength) for _, strength, text in reversed(STRENGTH_STEPS)]
@@ -91,7 +91,7 @@ def draw_action_maps(result: ShieldInspection, *, width: int = WIDE) -> Spec:
                 t,
                 names,
                 inner,
-                who=name,
+                person=name,
             )
             for t in times
         ]
@@ -107,7 +107,7 @@ def draw_action_maps(result: ShieldInspection, *, width: int = WIDE) -> Spec:
 
 
 def _draw_heatmap(result: ShieldInspection, cells: list[HeatmapCell], name: str, width: int, *, first: bool) -> Spec:
-    others = [group.name for group in result.groups]
+    groups = [group.name for group in result.groups]
     kappa = _parse_kappa(result.kappa)
     rows = [
         {
@@ -122,7 +122,7 @@ def _draw_heatmap(result: ShieldInspection, cells: list[HeatmapCell], name: str,
     ]
     top = max([kappa * 1.5, *(max(abs(cell.low), abs(cell.high)) for cell in cells)])
     x = partial(along, domain=(0, result.horizon), title="decisions made", grid=False, tickCount=5, offset=5)
-    titles = [f"rate of {others[0]}", f"less rate of {others[1]}"]
+    titles = [f"rate of {groups[0]}", f"less rate of {groups[1]}"]
     if result.property == "disparate_impact":
         titles = ["1 less ratio of the rates, signed"]
     title = [cut_text(title, HEATMAP_HEIGHT) for title in titles] if first else None
@@ -155,7 +155,7 @@ def _draw_heatmap(result: ShieldInspection, cells: list[HeatmapCell], name: str,
     return {"layer": marks, "width": width, "height": HEATMAP_HEIGHT, "title": heading}
 
 
-def _draw_action_map(stretches: list[ActionStretch], t: int, names: list[str], width: int, *, who: str) -> Spec:
+def _draw_action_map(stretches: list[ActionStretch], t: int, names: list[str], width: int, *, person: str) -> Spec:
     n_a, n_b = stretches[0].seen if stretches else (1, 1)
     rows = [
         {
@@ -187,24 +187,24 @@ def _draw_action_map(stretches: list[ActionStretch], t: int, names: list[str], w
         ),
         "width": width,
         "height": width,
-        "title": {"text": [cut_text(f"next: {who}", 0.93 * width), f"after {t}"], "offset": 4},
+        "title": {"text": [cut_text(f"next: {person}", 0.93 * width), f"after {t}"], "offset": 4},
     }
 
 
 def _usual_range(cells: Sequence[HeatmapCell]) -> list[Spec]:
     """Return the points of the two lines that enclose nine in ten runs over time."""
-    found = []
+    points = []
     for start, end in dict.fromkeys((cell.first, cell.last + 1) for cell in cells):
-        here = sorted((cell for cell in cells if cell.first == start), key=lambda cell: cell.low)
+        column = sorted((cell for cell in cells if cell.first == start), key=lambda cell: cell.low)
         for i, share in enumerate(USUAL_QUANTILES):
-            left = share * sum(cell.comes for cell in here)
-            for cell in here:
+            left = share * sum(cell.comes for cell in column)
+            for cell in column:
                 if left <= cell.comes:
                     at = cell.low + (cell.high - cell.low) * left / cell.comes
-                    found.append({"time": (start + end) / 2, "at": at, "line": str(i)})
+                    points.append({"time": (start + end) / 2, "at": at, "line": str(i)})
                     break
                 left -= cell.comes
-    return found
+    return points
 
 
 def _draw_legend(lines: Sequence[Sequence[tuple[str, str, float]]], width: int) -> Spec:

@@ -16,8 +16,8 @@ WIDEST = 4.0
 
 def plot_monitor(result: MonitorResult) -> Spec:
     """Draw every comparison over time, those with alarms first, at most eight."""
-    places = [(number, k) for number, course in enumerate(result.histories) for k in range(len(course.gaps))]
-    counts = [0, *(len(course.gaps) for course in result.histories)]
+    places = [(number, k) for number, history in enumerate(result.histories) for k in range(len(history.gaps))]
+    counts = [0, *(len(history.gaps) for history in result.histories)]
     ranked = sorted(places, key=lambda place: result.gaps[sum(counts[: place[0] + 1]) + place[1]].alarm or math.inf)
     charts = [draw_course(result, *place) for place in ranked[:8]]
     return stack_charts(charts)
@@ -32,21 +32,24 @@ def draw_course(result: MonitorResult, number: int, comparison: int, *, width: i
         comparison: of the measure.
         width: in pixels.
     """
-    gap = result.gaps[sum(len(course.gaps) for course in result.histories[:number]) + comparison]
-    course = result.histories[number]
+    gap = result.gaps[sum(len(history.gaps) for history in result.histories[:number]) + comparison]
+    history = result.histories[number]
     ratio = gap.form == "ratio"
     points = [
         (n, *(value if ratio or value is None else 100 * value for value in values))
-        for n, values in zip(course.decisions, course.gaps[comparison], strict=True)
+        for n, values in zip(history.decisions, history.gaps[comparison], strict=True)
     ]
-    known = [point for point in points if point[1] is not None]
+    estimates = [point for point in points if point[1] is not None]
     tolerated = (gap.tolerance, 1 / gap.tolerance) if ratio else (-100 * gap.tolerance, 100 * gap.tolerance)
-    seen = [
-        abs(float(value)) for point in known[len(known) // 8 :] for value in (point[1], point[4]) if value is not None
+    distances = [
+        abs(float(value))
+        for point in estimates[len(estimates) // 8 :]
+        for value in (point[1], point[4])
+        if value is not None
     ]
     # The current interval is shown in full; wider, earlier intervals are cut.
-    ends = [1.15 * abs(float(value)) for point in known[-1:] for value in point[2:4] if value is not None]
-    limit = WIDEST if ratio else max(3 * max(seen, default=1.0), 3 * tolerated[1], *ends, 1.0)
+    ends = [1.15 * abs(float(value)) for point in estimates[-1:] for value in point[2:4] if value is not None]
+    limit = WIDEST if ratio else max(3 * max(distances, default=1.0), 3 * tolerated[1], *ends, 1.0)
     low, high = (0.0, limit) if ratio else (-limit, limit)
 
     def cut(value: float | None, missing: float) -> float:
@@ -54,9 +57,9 @@ def draw_course(result: MonitorResult, number: int, comparison: int, *, width: i
 
     rows: list[Spec] = [
         {"n": n, "mean": cut(mean, 0.0), "low": cut(below, low), "high": cut(above, high), "recent": cut(recent, 0.0)}
-        for n, mean, below, above, recent in known
+        for n, mean, below, above, recent in estimates
     ]
-    end = course.decisions[-1]
+    end = history.decisions[-1]
     count = max(3, width // 140)
     x = along("n", (0, max(end, 1)), title="decisions", grid=False, tickCount=count, format=",d", offset=5)
     title = f"{gap.first} over {gap.second}" if ratio else "points"
@@ -102,8 +105,8 @@ def draw_course(result: MonitorResult, number: int, comparison: int, *, width: i
             ),
         ]
     summary = "no estimate yet"
-    if known:
-        last = known[-1]
+    if estimates:
+        last = estimates[-1]
         summary = f"{last[1]:.2f}" if ratio else f"{last[1]:+.1f} points"
     alarm = "no alarm" if gap.alarm is None else f"an alarm at decision {gap.alarm:,}"
     return finish_chart(
