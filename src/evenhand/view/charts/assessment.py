@@ -150,14 +150,14 @@ def draw_timeline(group: GroupFinding, *, width: int = WIDE) -> Spec:
 def draw_coverage(result: GenaiAssessment, *, width: int = WIDE) -> Spec:
     """Return the share of combinations seen, item by item, one line per sequence."""
     every = [(sequence.name, sequence.coverage) for sequence in result.sequences if sequence.coverage is not None]
-    known = every[:MAX_LINES]
-    longest = max(len(coverage.curve) for _, coverage in known)
+    sequences = every[:MAX_LINES]
+    longest = max(len(coverage.curve) for _, coverage in sequences)
     rows = [
         {"name": name, "item": number, "share": share}
-        for name, coverage in known
+        for name, coverage in sequences
         for number, share in _curve_steps(coverage.curve)
     ]
-    names = [name for name, _ in known]
+    names = [name for name, _ in sequences]
     line = mark_layer(
         rows,
         {"type": "line", "strokeWidth": 2.2, "interpolate": "step-after"},
@@ -165,11 +165,11 @@ def draw_coverage(result: GenaiAssessment, *, width: int = WIDE) -> Spec:
         y=along("share", (0, 1), title=None, format=".0%", tickCount=5),
         **line_style(names, width),
     )
-    ways = known[0][1].ways
+    ways = sequences[0][1].ways
     more = f", the first {MAX_LINES} sequences" if len(every) > MAX_LINES else ""
     of = "pairs" if ways == 2 else f"combinations of {ways}"
     title = {"text": f"Share of all {of} of values that have appeared{more}"}
-    summary = "; ".join(f"{name}: {format_coverage(coverage)}" for name, coverage in known)
+    summary = "; ".join(f"{name}: {format_coverage(coverage)}" for name, coverage in sequences)
     spec = {"layer": [line], "width": width - 62, "height": 220, "title": title}
     return finish_chart(spec, f"{title['text']}, item by item. At the end: {summary}.")
 

@@ -185,18 +185,18 @@ def draw_calibration(result: GroupMetrics, by: str) -> list[Reliability]:
     ]
 
 
-def select_groups(breakdown: Breakdown, metric: str = "selection_rate", most: int = DRAWN) -> list[Group]:
+def select_groups(breakdown: Breakdown, metric: str = "selection_rate", limit: int = DRAWN) -> list[Group]:
     """Select the groups to draw, in their order for one attribute, sorted by the metric for several, small ones last.
 
     If there are too many groups, those with the highest and the lowest values are drawn.
     """
     groups = [group for group in breakdown.groups if not group.small]
-    if len(breakdown.by) > 1 or len(groups) > most:
+    if len(breakdown.by) > 1 or len(groups) > limit:
         groups.sort(key=lambda group: -_metric_value(group, metric, -math.inf))
-    if len(groups) > most:
-        groups = groups[: most // 2] + groups[-most // 2 :]
+    if len(groups) > limit:
+        groups = groups[: limit // 2] + groups[-limit // 2 :]
     small = [group for group in breakdown.groups if group.small]
-    return groups + small[: most - len(groups)]
+    return groups + small[: limit - len(groups)]
 
 
 def _group_tooltip(group: Group) -> str:

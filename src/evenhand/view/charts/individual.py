@@ -34,11 +34,11 @@ def draw_text_flips(result: TextSearchResult) -> RowChart:
 
 
 def _draw_rates(rates: Iterable[tuple[str, Quantity]], description: str) -> RowChart:
-    known = [(name, rate) for name, rate in rates if not isinstance(rate, Unknown)]
-    rows = tuple(Row(name, (_marks(rate),)) for name, rate in known)
-    top = max((getattr(rate, "high", rate.value) for _, rate in known), default=0.0) or 0.01
+    measured = [(name, rate) for name, rate in rates if not isinstance(rate, Unknown)]
+    rows = tuple(Row(name, (_marks(rate),)) for name, rate in measured)
+    top = max((getattr(rate, "high", rate.value) for _, rate in measured), default=0.0) or 0.01
     axis = spread(0.0, top, percentages, about=4, whole=True)
-    texts = "; ".join(f"{name}: {format_percent(rate.value)} ({rate.kind})" for name, rate in known)
+    texts = "; ".join(f"{name}: {format_percent(rate.value)} ({rate.kind})" for name, rate in measured)
     return RowChart(f"{description} {texts}.", (Block(rows=rows, panels=(Panel(axis),), names=280),))
 
 

@@ -16,8 +16,8 @@ NO_SHIELD = "no shield"
 
 def draw_comparison(result: ShieldComparisonResult, *, width: int = WIDE) -> Spec:
     """Draw a panel per shield and one without: median bias, band of nine in ten runs, and the bound."""
-    first = result.simulations[0]
-    kappa = float(Fraction(first.kappa))
+    simulation = result.simulations[0]
+    kappa = float(Fraction(simulation.kappa))
     panels = [
         (
             run.name,
@@ -27,11 +27,11 @@ def draw_comparison(result: ShieldComparisonResult, *, width: int = WIDE) -> Spe
         )
         for run in result.simulations
     ]
-    without = 1 - sum(moment.fair_unshielded for moment in first.over_time) / len(first.over_time)
-    panels.append((NO_SHIELD, [], without, [(moment.decisions, moment.unshielded) for moment in first.over_time]))
-    settled = [values[-1] for _, _, _, moments in panels for at, values in moments if 2 * at >= first.horizon]
+    without = 1 - sum(moment.fair_unshielded for moment in simulation.over_time) / len(simulation.over_time)
+    panels.append((NO_SHIELD, [], without, [(moment.decisions, moment.unshielded) for moment in simulation.over_time]))
+    settled = [values[-1] for _, _, _, moments in panels for at, values in moments if 2 * at >= simulation.horizon]
     top = min(1.0, max(1.1 * max(settled), 1.6 * kappa, 0.02))
-    last = first.over_time[-1].decisions
+    last = simulation.over_time[-1].decisions
     parts = []
     for place, (name, summary, beyond, moments) in enumerate(panels):
         color = LIGHT["different" if name == NO_SHIELD else "same"]

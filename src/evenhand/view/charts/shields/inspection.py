@@ -57,7 +57,7 @@ def draw_intervention_heatmap(result: ShieldInspection, *, width: int = WIDE) ->
     inner = (width - SCALE - 86) // 2 if two_columns else width - SCALE - 8
     panels = [
         _draw_heatmap(
-            result, [cell for cell in result.cells if cell.group == name], name, inner, first=i == 0 or not two_columns
+            result, [cell for cell in result.cells if cell.group == name], name, inner, titled=i == 0 or not two_columns
         )
         for i, name in enumerate(names)
     ]
@@ -106,7 +106,7 @@ def draw_action_maps(result: ShieldInspection, *, width: int = WIDE) -> Spec:
     )
 
 
-def _draw_heatmap(result: ShieldInspection, cells: list[HeatmapCell], name: str, width: int, *, first: bool) -> Spec:
+def _draw_heatmap(result: ShieldInspection, cells: list[HeatmapCell], name: str, width: int, *, titled: bool) -> Spec:
     groups = [group.name for group in result.groups]
     kappa = _parse_kappa(result.kappa)
     rows = [
@@ -125,7 +125,7 @@ def _draw_heatmap(result: ShieldInspection, cells: list[HeatmapCell], name: str,
     titles = [f"rate of {groups[0]}", f"less rate of {groups[1]}"]
     if result.property == "disparate_impact":
         titles = ["1 less ratio of the rates, signed"]
-    title = [cut_text(title, HEATMAP_HEIGHT) for title in titles] if first else None
+    title = [cut_text(title, HEATMAP_HEIGHT) for title in titles] if titled else None
     y = partial(along, domain=(-top, top), title=title, grid=False, tickCount=5, format="+.2~f", offset=5)
     marks = [
         mark_layer(
@@ -169,10 +169,10 @@ def _draw_action_map(stretches: list[ActionStretch], t: int, names: list[str], w
         for stretch in stretches
     ]
 
-    def axis(field: str, name: str, most: int) -> Spec:
-        whole = list(range(0, most + 1, max(1, -(-most // 4))))
-        title = [cut_text(name, width), f"accepted, of {most}"]
-        return along(field, (-0.5, most + 0.5), title=title, grid=False, values=whole, format="d")
+    def axis(field: str, name: str, maximum: int) -> Spec:
+        ticks = list(range(0, maximum + 1, max(1, -(-maximum // 4))))
+        title = [cut_text(name, width), f"accepted, of {maximum}"]
+        return along(field, (-0.5, maximum + 0.5), title=title, grid=False, values=ticks, format="d")
 
     return {
         **mark_layer(
