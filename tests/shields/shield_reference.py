@@ -13,6 +13,14 @@ from evenhand.shields import Inputs, ShieldPlan, ShieldPolicy, read_plan
 State = tuple[int, ...]
 
 
+def added(state: State, group: int, decision: int) -> State:
+    """Count one more decision about a group."""
+    counts = list(state)
+    counts[2 * group] += 1
+    counts[2 * group + 1] += decision
+    return tuple(counts)
+
+
 def plan(horizon: int = 12, **changes: Any) -> ShieldPlan:
     """A plan of two groups."""
     groups = {"a": {"rate": 0.3, "accept": 0.35, "label": 0.4}, "b": {"rate": 0.7, "accept": 0.6, "label": 0.6}}
@@ -42,12 +50,6 @@ def least_cost(
     """
     first = start or (0,) * (2 * len(inputs(0).groups))
 
-    def added(state: State, group: int, decision: int) -> State:
-        counts = list(state)
-        counts[2 * group] += 1
-        counts[2 * group + 1] += decision
-        return tuple(counts)
-
     @cache
     def value(t: int, state: State) -> float:
         here = worth(t, state)
@@ -76,6 +78,21 @@ def least_cost(
         return here
 
     return value(0, first)
+
+
+def reached(policy: ShieldPolicy) -> list[set[State]]:
+    """Compute the counters that are possible after every number of decisions, whatever comes at whatever cost."""
+    groups, labelled, most = range(len(policy.plan.inputs.groups)), policy.plan.property.labelled, policy.levels
+    layers: list[set[State]] = [{(0,) * (2 * len(groups))}]
+    for t in range(policy.plan.horizon):
+        after = set(layers[-1]) if labelled else set()
+        for state, group in product(layers[-1], groups):
+            level = policy.actions.level(t, state, group)
+            # A level between two costs leaves both decisions possible.
+            for decision in {0, 1} - ({0} if level == most else {1} if level == -most else set()):
+                after.add(added(state, group, decision))
+        layers.append(after)
+    return layers
 
 
 def stored(policy) -> list[bytes]:

@@ -22,6 +22,7 @@ from guarantee_cases import (
     plan,
     policy,
 )
+from shield_reference import reached
 from traces import NOBODY, Bound, Counters, World, all_policies_of_two, least_cost
 
 from evenhand.errors import OptionError
@@ -67,11 +68,14 @@ def check(bound: Bound, world: World, horizon: int, form: str) -> None:
     assert [end for end in ends if not fair(bound, end)] == [], instance
 
 
+@pytest.mark.parametrize("other_form", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("empty", EMPTY)
 @pytest.mark.parametrize(("kind", "horizon"), horizons(1))
-def test_every_instance_with_one_cost(kind: str, horizon: int, empty: str, as_thresholds: Callable[[], str]) -> None:
+def test_every_instance_with_one_cost(
+    kind: str, horizon: int, empty: str, other_form: bool, as_thresholds: Callable[[], str]
+) -> None:
     form = "packed"
-    if empty in EMPTY[::2]:
+    if (empty in EMPTY[::2]) != other_form:
         form = as_thresholds()
     for bound, world in itertools.product(bounds(kind, empty), ONE_COST):
         check(bound, world, horizon, form)
@@ -84,19 +88,6 @@ def test_every_instance_with_two_costs(kind: str, horizon: int, empty: str, as_t
     if empty in EMPTY[1::2]:
         form = as_thresholds()
     for bound, world in itertools.product(bounds(kind, empty), TWO_COSTS):
-        check(bound, world, horizon, form)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("empty", EMPTY)
-@pytest.mark.parametrize(("kind", "horizon"), [(kind, t) for kind in KINDS for t in range(1, LONGEST[kind] + 1)])
-def test_every_instance_in_the_other_form(
-    kind: str, horizon: int, empty: str, as_thresholds: Callable[[], str]
-) -> None:
-    form = "packed"
-    if empty in EMPTY[1::2]:
-        form = as_thresholds()
-    for bound, world in itertools.product(bounds(kind, empty), ONE_COST):
         check(bound, world, horizon, form)
 
 
@@ -199,13 +190,6 @@ def test_every_sequence_with_two_costs_ends_fair_at_the_least_cost(kind: str) ->
     assert close(every_run(bound, world, policy(bound, world, horizon)), least_cost(bound, world, horizon))
 
 
-@pytest.mark.full
-@pytest.mark.parametrize(("kind", "empty"), [*itertools.product(KINDS[:2], EMPTY[::2]), (KINDS[2], "zero")])
-def test_every_sequence_of_the_longest_horizon_ends_fair(kind: str, empty: str) -> None:
-    bound, world, horizon = Bound(kind, KAPPAS[4], empty), ONE_COST[0], LONGEST[kind]
-    assert close(every_run(bound, world, policy(bound, world, horizon)), least_cost(bound, world, horizon))
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("empty", EMPTY)
 @pytest.mark.parametrize("kind", KINDS)
@@ -220,26 +204,6 @@ def test_every_sequence_of_many_instances_ends_fair(kind: str, empty: str) -> No
 
 GAPS = ("demographic_parity", "equal_opportunity")
 PERIODIC_PASTS: tuple[Counters, ...] = ((0, 0, 0, 0), (4, 2, 4, 2), (2, 1, 5, 2), (3, 3, 6, 5), (1, 0, 7, 2))
-
-
-def reached(bound: Bound, made: ShieldPolicy) -> set[Counters]:
-    """The counters of a period in which it can end, whatever comes."""
-    states: set[Counters] = {(0, 0, 0, 0)}
-    most = made.levels
-    for t in range(made.plan.horizon):
-        after: set[Counters] = set()
-        for state, g in itertools.product(states, range(2)):
-            level = made.action(t, state, g)
-            # A threshold between two costs leaves both decisions possible, whatever is recommended.
-            for y in {0, 1} - ({0} if level == most else {1} if level == -most else set()):
-                moved = list(state)
-                moved[2 * g] += 1
-                moved[2 * g + 1] += y
-                after.add((moved[0], moved[1], moved[2], moved[3]))
-            if bound.labelled:
-                after.add(state)
-        states = after
-    return states
 
 
 def together(past: Counters, own: Counters) -> Counters:
@@ -275,7 +239,7 @@ def explored(
         for start, held in alive:
             period = shield.begin(start)
             exempt = options.get("terminal") == "exempt" and any(start) and period.end is not None
-            for own in reached(bound, period.policy):
+            for own in reached(period.policy)[-1]:
                 now = bool(period.assumption_held(own[0], own[2]))
                 if kind != "dynamic" or (exempt and bound.empty == "zero" and bound.kind in GAPS):
                     assert now == assumed(kind, bound.kappa, period, own, width), (bound, start, own)
@@ -339,7 +303,7 @@ def test_dynamic_shields_are_always_fair_after_the_warm_up(kind: str, terminal: 
             if fair(bound, start):
                 period = shield.begin(start)
                 assert period.guaranteed
-                assert all(fair(bound, together(start, own)) for own in reached(bound, period.policy)), start
+                assert all(fair(bound, together(start, own)) for own in reached(period.policy)[-1]), start
 
 
 @pytest.mark.slow

@@ -3,8 +3,9 @@
 from fractions import Fraction
 
 import pytest
+from shield_reference import reached
 
-from evenhand.shields import FairnessProperty, Inputs, PeriodicShield, ShieldPlan, ShieldPolicy, always_ends_fair
+from evenhand.shields import FairnessProperty, Inputs, PeriodicShield, ShieldPlan, always_ends_fair
 from evenhand.shields.policy.periodic import ShieldPeriod
 from support import shortened
 
@@ -12,21 +13,6 @@ Counters = tuple[int, ...]
 FIFTH = Fraction(1, 5)
 INPUTS = Inputs(("a", "b"), (0.3, 0.7), (0.35, 0.6), (0.4, 0.6))
 GAPS = ("demographic_parity", "equal_opportunity")
-
-
-def reached(policy: ShieldPolicy) -> list[set[Counters]]:
-    """The counters that are possible after every number of decisions, whoever comes with whatever recommendation."""
-    labelled = policy.plan.property.labelled
-    level = policy.actions.level
-    layers: list[set[Counters]] = [{(0, 0, 0, 0)}]
-    for t in range(policy.plan.horizon):
-        after = set(layers[-1]) if labelled else set()
-        for n_a, a, n_b, b in layers[-1]:
-            one, other = level(t, (n_a, a, n_b, b), 0), level(t, (n_a, a, n_b, b), 1)
-            after |= {(n_a + 1, a + y, n_b, b) for y in (0, 1) if one == 0 or (one > 0) == bool(y)}
-            after |= {(n_a, a, n_b + 1, b + y) for y in (0, 1) if other == 0 or (other > 0) == bool(y)}
-        layers.append(after)
-    return layers
 
 
 def ends(period: ShieldPeriod) -> list[tuple[Counters, Counters]]:

@@ -7,6 +7,7 @@ from fractions import Fraction
 import joblib
 import numpy as np
 import pytest
+from traces import Bound
 
 from evenhand.errors import LimitError, OptionError
 from evenhand.shields import (
@@ -40,17 +41,6 @@ def plan(kept="demographic_parity", kappa="0.1", horizon=20, *, kind="finite", e
     )
 
 
-def exactly_fair(kept, counters):
-    """Independent of the shields' own test: fractions, one run at a time."""
-    n_a, a, n_b, b = (int(count) for count in counters)
-    if min(n_a, n_b) < kept.empty_group.needed_count:
-        return True
-    one, other = (Fraction(k, n) if n else Fraction(0) for k, n in ((a, n_a), (b, n_b)))
-    if kept.kind == "disparate_impact":
-        return max(one, other) == 0 or 1 - min(one, other) / max(one, other) <= kept.kappa
-    return abs(one - other) <= kept.kappa
-
-
 def one_by_one(asked, source, runs, periods, order, seed):
     """The same arrivals through the running shield, one run and one decision at a time."""
     steps = periods * asked.horizon
@@ -59,6 +49,7 @@ def one_by_one(asked, source, runs, periods, order, seed):
     )
     arrived = np.array([stream.next_arrivals(step, np.arange(runs), None) for step in range(steps)])
     kept, found = asked.property, []
+    bound = Bound(kept.kind, kept.kappa, str(kept.empty_group))
     going = asked.kind not in ("finite", "feasible")
     made = PeriodicShield(asked) if going else synthesize(asked)
     for run in range(runs):
@@ -74,7 +65,7 @@ def one_by_one(asked, source, runs, periods, order, seed):
             counters[2 * g] += counted
             counters[2 * g + 1] += counted * decision
             if step % asked.horizon + 1 in asked.times:
-                fair &= exactly_fair(kept, counters)
+                fair &= bound.fair(tuple(counters[::2]), tuple(counters[1::2]))
         found.append((fair, shield.interventions, shield.cost, *counters))
     return found
 
