@@ -11,11 +11,11 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import evenhand as package
-from evenhand import datasets, models
+from evenhand import datasets
 from evenhand.auditing import train_example
-from evenhand.schema import Schema, encode, write_schema
+from evenhand.schema import write_schema
 from serving import serving
-from support import needs, shared
+from support import needs
 
 
 def test_report_and_json(evenhand, case, tmp_path):
@@ -42,12 +42,6 @@ def test_report_and_json(evenhand, case, tmp_path):
     assert report["flip_rate"] == pytest.approx(sum(flips) / len(flips))
     certificate = report["certificates"][0]
     assert certificate["certified"] + certificate["falsified"] + certificate["undecided"] == pytest.approx(1)
-
-
-def test_json_on_standard_output_is_alone(evenhand, case):
-    ran = evenhand("audit", *case.arguments, "--time-limit", 3, "--json", "-")
-    assert ran.json["kind"] == "audit"
-    assert ran.err == ""
 
 
 def test_the_schema_may_be_inferred(evenhand, case, tmp_path, monkeypatch):
@@ -244,51 +238,6 @@ def people(frame: pd.DataFrame, folder: Path, n: int) -> Path:
     path = folder / "people.csv"
     frame.sample(n, random_state=0).to_csv(path, index=False)
     return path
-
-
-def adult_network_schema() -> Schema:
-    """The domain of FairQuant's Adult networks, by the column names of the bundled data."""
-    domain = json.loads(shared("data", "certify", "domains.json").read_text())["adult"]
-    bins = {"capital-gain": 99_999, "capital-loss": 4_356}
-    attributes = []
-    for each in domain["attributes"]:
-        entry: dict[str, Any] = {"name": each["name"].replace("-", "_")}
-        if each["name"] in bins:
-            entry |= {"kind": "ordinal", "edges": np.linspace(0, bins[each["name"]], 21).tolist()}
-        elif "codes" in each:
-            entry |= {"kind": "categorical", "values": each["codes"], "encoding": "code", "missing": "drop"}
-        else:
-            entry |= {"kind": "integer", "lower": each["lower"], "upper": each["upper"]}
-        if each["name"] == "sex":
-            entry |= {"protected": True, "missing": "refuse"}
-        attributes.append(entry)
-    return Schema.parse(
-        {
-            "target": {"name": "income", "favourable": ">50K", "values": ["<=50K", ">50K"]},
-            "attributes": attributes,
-            "missing_markers": ["?"],
-        }
-    )
-
-
-def test_a_published_network_as_a_file_and_behind_http(evenhand, tmp_path):
-    schema = adult_network_schema()
-    write_schema(schema, tmp_path / "schema.yaml")
-    data = people(datasets.load_dataset("adult").frame, tmp_path, 1500)
-    network = models.load_model(shared("data", "certify", "AC-1.npz"), schema)
-
-    def predict(instances: list[dict[str, Any]]) -> list[Any]:
-        frame = pd.DataFrame(instances)
-        return [schema.target.values[label] for label in network.predict(encode(schema, frame).individuals)]
-
-    options = [data, "--schema", tmp_path / "schema.yaml", "--time-limit", 2, "--json", "-"]
-    file = evenhand("audit", shared("data", "certify", "AC-1.npz"), *options)
-    with serving(lambda instances: {"predictions": predict(instances)}) as service:
-        endpoint = evenhand("audit", service.url, "--budget", 10**6, *options)
-    assert 0 < file.json["flip_rate"] == endpoint.json["flip_rate"]
-    assert file.json["data"]["dropped"] == endpoint.json["data"]["dropped"] > 0
-    assert file.json["certificates"]
-    assert not endpoint.json["certificates"]
 
 
 @pytest.mark.parametrize("name", [pytest.param("adult", marks=pytest.mark.slow), "german"])

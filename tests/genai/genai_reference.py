@@ -8,7 +8,7 @@ import csv
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import combinations, pairwise, product
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
@@ -52,17 +52,6 @@ def misses(items: Sequence[int], beta: Sequence[int]) -> list[Miss]:
             ends = range(start + most, len(shown) + 1, most)
             found += [Miss(value, start, by) for by in ends if value not in shown[start:by]]
     return sorted(found, key=lambda miss: (miss.by, miss.value))
-
-
-def longest_waits(items: Sequence[int], values: int) -> list[int]:
-    """For every value the most items from the start or an appearance to the next appearance, or to the end."""
-    shown = [item for item in items if item]
-    waits = []
-    for value in range(1, values + 1):
-        places = [0, *(place for place, item in enumerate(shown, start=1) if item == value)]
-        inner = [later - earlier for earlier, later in pairwise(places)]
-        waits.append(max([*inner, len(shown) - places[-1]]))
-    return waits
 
 
 def after(counters: Counters, value: int, beta: Sequence[int]) -> Counters | None:

@@ -53,19 +53,6 @@ def test_the_same_generator_is_stopped_in_time():
     assert keeper.broken_assumptions == ()
 
 
-def test_an_unrecognised_item_counts_for_nothing():
-    keeper = enforcer((9, 9, 9))
-    show(keeper, "1")
-    before = left(keeper)
-    void = keeper.admit({"leader"})
-    assert left(keeper) == tuple(d - 1 for d in before)
-    assert keeper.complete(void, {"age": None}).slots == {}
-    assert left(keeper) == before
-    missing = keeper.admit({"leader"})
-    assert keeper.complete(missing, None).status == "ok"
-    assert left(keeper) == before
-
-
 def test_a_promise_on_which_others_rely_is_not_given_up_though_the_value_comes_again():
     # "1" is promised every other time. Without one of them, the next would come too late; the first is not needed.
     keeper = enforcer((2, 4, 4), retries=1)
@@ -338,19 +325,6 @@ def test_deadlines_are_those_of_all_slots_whatever_the_order_in_which_they_are_k
         assert (deadlines.due, deadlines.items) == reckoned(repeated, slots)
 
 
-@pytest.mark.parametrize("slots", list(product([0, 1, VOID_ITEM], repeat=3)))
-def test_what_would_follow_changes_nothing(slots):
-    deadlines = state_of((4, 5))
-    for _ in slots:
-        deadlines.admit()
-    for slot, value in enumerate(slots[:2], 1):
-        deadlines.complete(slot, value)
-    before = deadlines.state()
-    due, items, _spare = deadlines.due_if_shown(3, slots[2])
-    assert (due, items) == reckoned((4, 5), slots)
-    assert deadlines.state() == before
-
-
 @pytest.mark.parametrize(
     ("groups", "ways", "simulation", "complaint"),
     [
@@ -388,15 +362,6 @@ def test_only_what_was_not_shown_is_blamed():
             blamed += enforcer.counts["x: g + h"]["disobeyed"]
             assert enforcer.counts["x: h"]["disobeyed"] == 0
     assert blamed > 0
-
-
-def test_the_counterexample_to_counting_is_inside_and_then_outside():
-    region = solve_game(Game.single((5, 6, 6, 9)))
-    assert region.method == "hall"
-    assert region.holds((5, 6, 6, 9))
-    assert region.holds((2, 3, 3, 9))
-    # Three values due within two items: lost, though each alone has time.
-    assert not region.holds((1, 2, 2, 9))
 
 
 def test_large_games_are_solved_exactly_or_with_shorter_deadlines():

@@ -47,87 +47,62 @@ def test_files_without_these_entries_are_as_they_were() -> None:
 
 
 @pytest.mark.parametrize(
-    ("entry", "given", "location", "what", "hint"),
+    ("entry", "given", "location", "what"),
     [
-        ("generator", {"url": "x"}, "generator", "`kind` is missing", "write the generator of items"),
-        ("generator", {"kind": "studio", "biass": 1}, "generator", "there is no entry 'biass'", "did you mean 'bias'?"),
-        (
-            "generator",
-            {"kind": "studio", "bias": {"age": {"child": -1}}},
-            "generator.bias.age.child",
-            "got -1",
-            "weights",
-        ),
-        ("generator", {"kind": "studio", "obeys": True}, "generator.obeys", "got True", ""),
-        ("generator", {"kind": "images", "url": "a/v1", "model": "m"}, "generator.url", "expected a URL", "http://"),
-        ("generator", {"kind": "chat", **REMOTE, "timeout": 0}, "generator.timeout", "got 0", ""),
-        ("generator", {"kind": "diffusers", "model": "m", "steps": 0}, "generator.steps", "got 0", ""),
+        ("generator", {"url": "x"}, "generator", "`kind` is missing"),
+        ("generator", {"kind": "studio", "biass": 1}, "generator", "there is no entry 'biass'"),
+        ("generator", {"kind": "studio", "bias": {"age": {"child": -1}}}, "generator.bias.age.child", "got -1"),
+        ("generator", {"kind": "studio", "obeys": True}, "generator.obeys", "got True"),
+        ("generator", {"kind": "images", "url": "a/v1", "model": "m"}, "generator.url", "expected a URL"),
+        ("generator", {"kind": "chat", **REMOTE, "timeout": 0}, "generator.timeout", "got 0"),
+        ("generator", {"kind": "diffusers", "model": "m", "steps": 0}, "generator.steps", "got 0"),
         (
             "classifier",
             {"kind": "lexicon", "words": {"age": {"child": ["kid"], "adult": ["adult"]}}},
             "classifier.words.age",
             "never returns age 'elderly'",
-            "the classifier returns child, adult",
         ),
         (
             "classifier",
             {"kind": "lexicon", "words": {"age": {**WORDS["age"], "other": ["x"]}}},
             "classifier.words.age",
             "there is no age 'other'",
-            "one of: child, adult, elderly",
         ),
         (
             "classifier",
             {"kind": "onnx", "groups": {"age": {**HEAD, "layuot": "nchw"}}},
             "classifier.groups.age",
             "there is no entry 'layuot'",
-            "did you mean 'layout'?",
         ),
         (
             "classifier",
             {"kind": "onnx", "groups": {"age": {**HEAD, "labels": ["child", "adult"]}}},
             "classifier.groups.age",
             "never returns age 'elderly'",
-            "the classifier returns child, adult",
         ),
         (
             "classifier",
             {"kind": "chat", **REMOTE, "questions": {"hair": "Which?"}},
             "classifier.questions.hair",
             "there is no group 'hair'",
-            "one of: age",
         ),
-        (
-            "classifier",
-            {"kind": "function", "function": "faces.py"},
-            "classifier.function",
-            "expected module:function",
-            "module:",
-        ),
-        (
-            "judge",
-            {"kind": "keywords", "fixed": {"age": {"old": ["old"]}}},
-            "judge.fixed.age",
-            "there is no age 'old'",
-            "child",
-        ),
-        ("judge", {"kind": "function", "functions": {"boss": "m:f"}}, "judge.functions", "'leader' has no", "leader:"),
+        ("classifier", {"kind": "function", "function": "faces.py"}, "classifier.function", "expected module:function"),
+        ("judge", {"kind": "keywords", "fixed": {"age": {"old": ["old"]}}}, "judge.fixed.age", "there is no age 'old'"),
+        ("judge", {"kind": "function", "functions": {"boss": "m:f"}}, "judge.functions", "'leader' has no"),
         (
             "judge",
             {"kind": "function", "functions": {"leader": "m:f", "boss": "m:f"}},
             "judge.functions",
             "there is no condition 'boss'",
-            "one of: leader",
         ),
-        ("guard", {"mode": "during"}, "guard.mode", "expected one of: before, after, got 'during'", "mode: before"),
-        ("guard", {"retries": 2}, "guard", "there is no entry 'retries'", "known: mode, when_unsure"),
+        ("guard", {"mode": "during"}, "guard.mode", "expected one of: before, after, got 'during'"),
+        ("guard", {"retries": 2}, "guard", "there is no entry 'retries'"),
     ],
 )
-def test_one_clear_message(entry: str, given: Any, location: str, what: str, hint: str) -> None:
+def test_one_clear_message(entry: str, given: Any, location: str, what: str) -> None:
     with pytest.raises(OptionError) as caught:
         read(**{entry: given})
     assert (caught.value.location, what in caught.value.message) == (location, True), str(caught.value)
-    assert hint in (caught.value.hint or "")
 
 
 def test_a_key_that_was_pasted_is_not_repeated() -> None:

@@ -15,7 +15,6 @@ from genai_reference import (
     feasible,
     jointly_allowed,
     jointly_winning,
-    longest_waits,
     misses,
     read_config,
     subsets,
@@ -54,26 +53,6 @@ def several(betas: tuple[tuple[int, ...], ...]) -> GenerationConfig:
         ],
         conditions=[{"name": f"c{i}"} for i in range(len(betas))],
     )
-
-
-# ---- the reference itself, by hand
-
-
-def test_sequences_judged_by_hand():
-    assert misses([1, 0, 2, 1, 0, 2], (2, 2)) == []
-    (missed,) = misses([1, 1, 2], (2, 2))
-    assert (missed.value, missed.after, missed.by) == (2, 0, 2)
-    assert [miss.value for miss in misses([1, 2, 2, 2], (3, 3))] == [1]
-    assert misses([1, 2, 2], (3, 3)) == []  # value 1 may still come
-    assert longest_waits([1, 1, 1, 2], 2) == [1, 4]
-
-
-def test_games_judged_by_hand():
-    assert winning((2, 2)) == {(2, 2), (1, 2), (2, 1)}
-    assert not any(feasible((2, 3, last)) for last in range(3, 12))  # although 1/2 + 1/3 + 1/12 < 1
-    assert feasible((2, 4, 4))
-    assert allowed((2, 4, 4), (2, 4, 4)) == {0, 1, 2}
-    assert allowed((1, 2, 4), (2, 4, 4)) == {0}
 
 
 # ---- the region

@@ -98,12 +98,6 @@ class Worst:
         return (1 - self.failing) * served + self.failing * max(chances)
 
 
-def test_the_worst_by_hand():
-    # Two values within 2 items each: every item is told, and the first that fails misses a deadline.
-    assert Worst((2, 2), 0.1, 0).probability((1, 2), 1) == pytest.approx(0.1)
-    assert Worst((2, 2), 0.1, 0).probability((2, 2), 3) == pytest.approx(1 - 0.9**2)  # the first may be anything
-
-
 def test_a_bound_by_hand():
     # 3 values within 6 items, slack 1: a failure is made good by 2 items. One attempt works 9 times out of 10.
     found = bound_misses(one((6, 6, 6), slack=1, retries=1), works(0.9), requests=100)

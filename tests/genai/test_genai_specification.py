@@ -12,8 +12,6 @@ from hypothesis import strategies as st
 
 from evenhand.errors import OptionError
 from evenhand.genai import Enforcer, GenerationConfig, GenerationSimulationResult, check_feasibility, simulate_requests
-from evenhand.genai.games import game
-from evenhand.genai.games.game import Game, WinningRegion, solve_game
 from evenhand.genai.simulation.result import POLICIES
 from evenhand.genai.simulation.stream import SimulatedGenerator, draw_requests
 from support import scaled
@@ -315,22 +313,6 @@ def test_the_enforcer_keeps_what_is_feasible(specifications, mode):
             admission = outcome.admission
         assert outcome.status == "ok"
     assert not enforcer.broken_assumptions
-
-
-def test_an_undecided_part_does_not_make_a_game_infeasible(monkeypatch):
-    undecided = WinningRegion("undecided")
-    solve = game.solve_game
-    parts = []
-
-    def solve_parts(part):
-        parts.append(part)
-        return undecided
-
-    monkeypatch.setattr(game, "solve_game", solve_parts)
-    region = solve(Game.single((2, 4, 4)))
-    assert parts
-    assert region.feasible
-    assert solve_game is solve
 
 
 VALUES = ("child", "adult", "elderly", "other", "none")

@@ -4,22 +4,21 @@ import base64
 import hashlib
 import json
 import secrets
-import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, unquote_plus, urlencode, urlsplit
 
 from joserfc import jws
 from joserfc.jwk import KeySet, RSAKey
 
+from evenhand.testing import HttpAnswer, LocalServer
+
 CLIENT, SECRET = "evenhand", "s3cret/of+the client"
 
 
-class IdentityServer:
+class IdentityServer(LocalServer):
     """One provider; a context manager that starts it and ends it.
 
     Attributes:
-        url: its issuer.
         claims: what its tokens say besides what they must.
         lies: changes what a token must say; None takes an entry out.
         token: makes the token's text from its claims; by default a signature of its key.
@@ -28,6 +27,7 @@ class IdentityServer:
     """
 
     def __init__(self):
+        super().__init__()
         self.key = RSAKey.generate_key(2048, {"kid": "first"})
         self.keys = [self.key]
         self.claims = {"email": "ann@example.org", "roles": ["staff"]}
@@ -37,43 +37,21 @@ class IdentityServer:
         self.issuer_lie = None
         self.codes = {}
         self.asked = []
-        provider = self
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self):
-                provider.asked.append(urlsplit(self.path).path)
-                status, headers, body = provider.get(urlsplit(self.path))
-                self.answer(status, headers, body)
+    @property
+    def url(self):
+        """The issuer."""
+        return self.root
 
-            def do_POST(self):
-                provider.asked.append(self.path)
-                form = parse_form(self.rfile.read(int(self.headers["content-length"])).decode())
-                status, body = provider.exchange(form, self.headers.get("authorization", ""))
-                self.answer(status, {}, body)
-
-            def answer(self, status, headers, body):
-                data = json.dumps(body).encode()
-                self.send_response(status)
-                for name, value in {**headers, "content-length": str(len(data))}.items():
-                    self.send_header(name, value)
-                self.end_headers()
-                self.wfile.write(data)
-
-            def log_message(self, *_):
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}"
-
-    def __enter__(self):
-        self._thread = threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.01})
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self.server.shutdown()
-        self.server.server_close()
-        self._thread.join()
+    def answer(self, path, headers, body):
+        parts = urlsplit(path)
+        self.asked.append(parts.path)
+        if body:
+            status, said = self.exchange(parse_form(body.decode()), headers.get("authorization", ""))
+            more = {}
+        else:
+            status, more, said = self.get(parts)
+        return HttpAnswer(status, more, json.dumps(said).encode())
 
     def get(self, parts):
         if parts.path == "/.well-known/openid-configuration":

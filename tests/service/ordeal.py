@@ -17,7 +17,7 @@ from hashlib import sha256
 from typing import Any
 from urllib.parse import urlsplit
 
-from nursery import Nursery, Replica
+from service_process import ServiceProcess
 from service_settings import GUARD, LABELLED, write_toml
 from service_settings import PLAN as LOANS
 
@@ -77,83 +77,55 @@ def service_file(database, guarded=None, *, spare=LOANS["kappa"]):
 class Replicas:
     """Processes of `evenhand serve` with one file, each on a port of its own that it keeps; a context manager."""
 
-    def __init__(self, folder, config, count=1, *, environment=None):
-        self._nursery = Nursery(folder, environment)
-        self.all = [Replica(self._nursery, config, free_port(), f"replica-{k}") for k in range(count)]
+    def __init__(self, folder, config, count=1):
+        names = [f"replica-{k}" for k in range(count)]
+        self.all = [ServiceProcess(folder, config, port=free_port(), name=name) for name in names]
 
     def __enter__(self):
-        self._nursery.__enter__()
         try:
             # All at once: each of them finds an empty store.
             for one in self.all:
                 one.spawn()
             for one in self.all:
-                self.await_ready(one)
+                one.await_ready()
         except BaseException:
-            self._nursery.__exit__()
+            self.__exit__()
             raise
         return self
 
     def __exit__(self, *_):
-        self._nursery.__exit__()
+        for one in self.all:
+            one.kill()
 
     @property
     def urls(self):
-        return [f"http://127.0.0.1:{one.port}" for one in self.all]
-
-    @staticmethod
-    def await_ready(one):
-        """Wait until a replica that was spawned is ready."""
-        until = time.monotonic() + 120
-        while time.monotonic() < until:
-            code = one.poll()
-            if code is not None:
-                raise AssertionError(f"it ended with {code}:\n{one.said}")
-            status, _ = ask(f"http://127.0.0.1:{one.port}/readyz", timeout=5)
-            if status == 200:
-                return
-            time.sleep(0.02)
-        raise AssertionError(f"it was not ready in time:\n{one.said}")
+        return [one.url for one in self.all]
 
     def kill_and_restart(self, which):
         """kill -9 of some replicas at the same time, and start them again."""
-        for k in which:
-            self.all[k].send(signal.SIGKILL)
-        for k in which:
-            assert self.all[k].wait() == -signal.SIGKILL, f"it had ended before:\n{self.all[k].said}"
-            self.all[k].spawn()
-        for k in which:
-            self.await_ready(self.all[k])
+        killed = [self.all[k] for k in which]
+        for one in killed:
+            one.process.kill()
+        for one in killed:
+            assert one.process.wait() == -signal.SIGKILL, f"it had ended before:\n{one.out}{one.err}"
+            one.spawn()
+        for one in killed:
+            one.await_ready()
 
     def rewrite(self, config):
         """Change the file, which is read by those that start from now on."""
         for one in self.all:
-            one.rewrite(config)
+            (one.folder / f"{one.name}.toml").write_text(config, "utf-8")
 
     def stop(self):
         """Tell all of them to stop, and wait for their exit codes."""
         for one in self.all:
-            one.send(signal.SIGTERM)
-        return [one.wait() for one in self.all]
-
-
-def ask(url, body=None, *, timeout=30.0):
-    """One request on a connection of its own: status and JSON; status 0 if there was no answer."""
-    parts = urlsplit(url)
-    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=timeout)
-    try:
-        return _exchange(connection, parts.path + (f"?{parts.query}" if parts.query else ""), body)[:2]
-    except (OSError, http.client.HTTPException):
-        return 0, None
-    finally:
-        connection.close()
+            one.process.terminate()
+        return [one.stop() for one in self.all]
 
 
 def _exchange(connection, path, body):
-    if body is None:
-        connection.request("GET", path)
-    else:
-        connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
+    connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
     answer = connection.getresponse()
     said = answer.read()
     try:

@@ -56,6 +56,10 @@ class ServiceProcess:
     def start(self):
         """Start it, and wait until it is ready."""
         self.spawn()
+        return self.await_ready()
+
+    def await_ready(self):
+        """Wait until it is ready."""
         for _ in range(TRIES):
             if self.process.poll() is not None:
                 raise AssertionError(f"it ended with {self.process.returncode}:\n{self.out}\n{self.err}")

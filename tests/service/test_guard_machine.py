@@ -273,17 +273,6 @@ TestReplicas = Replicas.TestCase
 TestReplicasAfter = ReplicasAfter.TestCase
 
 
-def test_the_guarantee_would_be_missed_if_the_slack_were_not_kept():
-    """The test above can fail: without the enforcer's choices deadlines are missed at once."""
-    kept = tight()
-    for number in range(1, 21):
-        kept.apply({"op": "admit", "replica": "a", "conditions": ["leader"], "fixed": []}, 2 * number)
-        kept.apply(
-            {"op": "complete", "admission": 2 * number, "values": {"age": "adult"}, "final": True}, 2 * number + 1
-        )
-    assert kept.enforcer.counts["leader: age"]["missed"] > 0
-
-
 def test_every_entry_can_be_derived_from_the_state_before_it_alone():
     # Equal deadlines make values equally urgent, and one of them is drawn.
     even = [{"condition": "leader", "group": "age", "values": ["a", "b", "c", "d"], "repeated": 4}]

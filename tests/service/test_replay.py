@@ -100,18 +100,6 @@ def found(entries, head=None):
 
 
 @given(drawn=st.data(), stream=st.sampled_from(STREAMS))
-@settings(max_examples=scaled(150), deadline=None)
-def test_any_change_of_one_value_is_found(logs, drawn, stream):
-    entries = copy.deepcopy(logs[stream])
-    entry = entries[drawn.draw(st.integers(0, len(entries) - 1))]
-    path = drawn.draw(st.sampled_from(leaves(entry)))
-    new = changed(get(entry, path), drawn)
-    assume(canonical_json(new) != canonical_json(get(entry, path)))
-    put(entry, path, new)
-    assert found(entries)
-
-
-@given(drawn=st.data(), stream=st.sampled_from(STREAMS))
 @settings(max_examples=scaled(100), deadline=None)
 def test_entries_left_out_doubled_swapped_and_put_in_are_found(logs, drawn, stream):
     entries = copy.deepcopy(logs[stream])

@@ -188,21 +188,6 @@ def test_a_full_disk_loses_nothing_acknowledged_and_there_is_room_again(small):
             assert again.repeated == (one < done)
 
 
-def test_a_file_that_may_not_grow_is_a_full_disk(tmp_path):
-    path = tmp_path / "evenhand.db"
-    database = Database(f"sqlite:///{path}")
-    with counting_ledger(database) as ledger:
-        _add(ledger, 1, "x")
-        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, hard))
-        try:
-            _until_full(ledger)
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-        before = verified(database)["a"][-1]["body"]["output"]["total"]
-        assert _add(ledger, 1).answer["total"] == before + 1
-
-
 def test_a_store_that_may_only_be_read_refuses_and_keeps_what_it_has(tmp_path):
     path = tmp_path / "evenhand.db"
     database = Database(f"sqlite:///{path}")

@@ -173,7 +173,7 @@ def test_a_full_disk_refuses_and_loses_nothing_and_goes_on_when_there_is_room(tm
         (one,) = replicas.all
 
         def limit(most):
-            resource.prlimit(one.pid, resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY))
+            resource.prlimit(one.process.pid, resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY))
 
         def nearly_full():
             return max(file.stat().st_size for file in tmp_path.glob("store.db*")) + ROOM
@@ -181,7 +181,7 @@ def test_a_full_disk_refuses_and_loses_nothing_and_goes_on_when_there_is_room(tm
         limit(nearly_full())
         with Swarm(replicas.urls, deciders=6, painters=2) as swarm:
             until(lambda: swarm.book.unanswered > 10, "the disk is never full")
-            assert one.poll() is None, one.said
+            assert one.process.poll() is None, one.err
             made = len(swarm.book.decisions["loans"])
             limit(resource.RLIM_INFINITY)
             until(lambda: len(swarm.book.decisions["loans"]) > made + 10, "nothing is decided any more")

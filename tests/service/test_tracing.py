@@ -12,6 +12,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from starlette.testclient import TestClient
 
 from evenhand.service import ServiceConfig, create_app, tracing
+from evenhand.testing import HttpAnswer, LocalServer
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 DECISION = {"id": "somebody", "group": "women", "recommendation": 0}
@@ -119,33 +120,18 @@ def test_follows_the_sampling_decision_of_the_caller(client, exporter):
 
 
 def test_spans_go_to_the_collector_of_the_file(described, monkeypatch):
-    from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-    from threading import Thread
-
     came = []
 
-    class Collector(BaseHTTPRequestHandler):
-        def do_POST(self):
-            came.append((self.path, self.rfile.read(int(self.headers["content-length"]))))
-            self.send_response(200)
-            self.send_header("content-length", "0")
-            self.end_headers()
+    class Collector(LocalServer):
+        def answer(self, path, headers, body):
+            came.append((path, body))
+            return HttpAnswer(200, {}, b"")
 
-        def log_message(self, *_):
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Collector)
-    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
     monkeypatch.setenv("OTEL_SERVICE_NAME", "fairness")
-    try:
-        described["tracing"] = {"enabled": True, "endpoint": f"http://127.0.0.1:{server.server_port}/"}
+    with Collector() as server:
+        described["tracing"] = {"enabled": True, "endpoint": f"{server.root}/"}
         with TestClient(create_app(ServiceConfig.read(described)), base_url="http://localhost") as client:
             ask(client)
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
     assert {path for path, _ in came} == {"/v1/traces"}
     assert any(b"evenhand.commit" in body and b"fairness" in body for _, body in came)
 

@@ -19,9 +19,7 @@ from evenhand.shields import (
     Shield,
     ShieldPlan,
     always_ends_fair,
-    inspect_policy,
     read_plan,
-    simulate_shield,
     synthesize,
     synthesize_separable,
 )
@@ -295,41 +293,6 @@ def test_every_run_of_two_periods_through_a_running_shield() -> None:
             abs(Fraction(counters[i + 1], max(counters[i], 1)) - Fraction(counters[j + 1], max(counters[j], 1)))
             for i, j in itertools.combinations((0, 2, 4), 2)
         )
-
-
-def test_states_files_and_simulation() -> None:
-    asked = dynamic_plan(8)
-    made = synthesize(asked)
-    assert inspect_policy(made).verified
-    shield, other = Shield(PeriodicShield(asked)), Shield(made)
-    assert shield.policy_digest == other.policy_digest
-    rng = np.random.default_rng(5)
-    for _ in range(30):
-        group, r = "abc"[rng.integers(0, 3)], int(rng.integers(0, 2))
-        other = Shield.restore(made, other.state())
-        assert shield.decide(group, r) == other.decide(group, r)
-    assert shield.state() == other.state()
-    assert shield.period == 3
-    result = simulate_shield(asked, runs=20, periods=3, seed=2)
-    assert result.fair_when_assumed.value == 1
-    assert result.fair_share > 0.9
-
-
-def test_equal_opportunity_counts_labels_of_earlier_periods() -> None:
-    inputs = Inputs(INPUTS.groups, INPUTS.rate, INPUTS.accept, (0.5, 0.6, 0.7))
-    asked = ShieldPlan(FairnessProperty("equal_opportunity", Fraction(1, 2)), inputs, 3, kind="dynamic")
-    shield = Shield(PeriodicShield(asked))
-    for number, (group, r, label) in enumerate(itertools.product("abc", (0, 1), (0, 1))):
-        shield.decide(group, r, id=number)
-        if number != 4:
-            shield.observe(number, label)
-    assert shield.period == 3
-    assert shield.certificate().later is None
-    again = Shield.restore(PeriodicShield(asked), shield.state())
-    shield.observe(4, 1)
-    again.observe(4, 1)
-    assert Shield.restore(PeriodicShield(asked), shield.state()).state() == again.state()
-    assert shield.decide("a", 1, id="x") == again.decide("a", 1, id="x")
 
 
 def test_what_several_groups_cannot_have_is_refused() -> None:

@@ -3,7 +3,6 @@
 import copy
 import json
 import random
-from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -114,60 +113,6 @@ def test_contents_that_are_refused_with_a_right_checksum(kind, change):
     shield.decide("a", 1, id="x")
     shield.decide("b", 1, id="y")
     refuse(shield, change)
-
-
-class TestLateLabels:
-    """Labels that come some decisions late, or never."""
-
-    @pytest.mark.parametrize("late", [1, 2, 5, 30])
-    def test_what_is_said_to_be_guaranteed_comes_true(self, late):
-        made = policy("equal_opportunity", horizon=30, kappa="0.1")
-        rng = random.Random(late)
-        kept, guaranteed, runs = 0, 0, 60
-        for _ in range(runs):
-            shield, waiting = Shield(made), []
-            always = True
-            for number in range(30):
-                group, recommendation, label = person(rng)
-                decided = shield.decide(group, recommendation, id=number)
-                always &= decided.guaranteed
-                waiting.append((number, label))
-                while len(waiting) > late:
-                    shield.observe(*waiting.pop(0))
-            said = shield.certificate()
-            assert said.assumption_held is False
-            # Even before the last labels are known the bound holds for all that they can be.
-            assert (said.bound <= Fraction(1, 10)) == decided.guaranteed
-            for one in waiting:
-                shield.observe(*one)
-            end = shield.certificate()
-            assert end.bias <= said.bound
-            guaranteed += always
-            kept += end.bias <= Fraction(1, 10)
-        assert kept >= guaranteed
-        # It is not an empty promise.
-        assert guaranteed >= 0.5 * runs
-
-    def test_the_guarantee_comes_back_with_the_labels(self):
-        made = policy("equal_opportunity", horizon=6, kappa="0.2", empty="min_count=2")
-        rng = random.Random(1)
-        lost = back = 0
-        for _ in range(100):
-            shield = Shield(made)
-            labels = {}
-            for number in range(6):
-                group, recommendation, label = person(rng)
-                decided = shield.decide(group, recommendation, id=number)
-                labels[number] = label
-            if not decided.guaranteed:
-                lost += 1
-                assert shield.certificate().bound > made.plan.property.kappa
-                for number, label in labels.items():
-                    shield.observe(number, label)
-                said = shield.certificate()
-                back += said.bound <= made.plan.property.kappa
-                assert shield.has_guarantee == (said.bound <= made.plan.property.kappa)
-        assert lost > back > 0
 
 
 class TestPeriods:

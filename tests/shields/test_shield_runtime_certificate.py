@@ -169,20 +169,6 @@ def test_every_future_of_several_periods(which):
     assert proved or not which.get("settles")
 
 
-@pytest.mark.parametrize("which", FINITE[5:], ids=str)
-def test_open_label_counts_both_ways(which):
-    made = policy(**which)
-    for group, recommendation in itertools.product("ab", (0, 1)):
-        shield = Shield(made)
-        shield.decide(group, recommendation, made.plan.inputs.costs[0], id=1)
-        bounds = []
-        for label in (0, 1):
-            other = Shield.restore(made, shield.state())
-            other.observe(1, label)
-            bounds.append(other.certificate(exact=True).bound)
-        assert shield.certificate(exact=True).bound == max(bounds)
-
-
 def test_too_many_futures_are_refused():
     shield = Shield(policy("equal_opportunity", horizon=4))
     from evenhand.shields.runtime import reachable_states

@@ -227,25 +227,6 @@ def test_thresholds_give_back_every_live_action(kind: str, kappa: str, costs: tu
     assert len(costs) == 1 or len(seen) > 3
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_actions_rise_with_the_accepted_of_the_other_group(kind: str) -> None:
-    horizon = 12 if kind == "equal_opportunity" else 24
-    for kappa, accept in itertools.product(("0.05", "0.25"), ((0.5, 0.5), (0.2, 0.9))):
-        kept = FairEnd(FairnessProperty(kind, parse_kappa(kappa)))
-        problem = SynthesisProblem(horizon, kind == "equal_opportunity", replace(EVEN, accept=accept), {horizon: kept})
-        whole = sweep_layers(problem, "packed", None)
-        assert whole is not None
-        for t, layer in enumerate(live(kind, kept, horizon)):
-            last: dict[tuple[int, ...], int] = {}
-            for (n_a, a, n_b, b), groups in layer.items():
-                # States come in ascending order of a, then b.
-                for group, row in ((0, (0, n_a, a, n_b)), (1, (1, n_b, b, n_a))):
-                    if groups[group]:
-                        level = whole.actions.level(t, (n_a, a, n_b, b), group)
-                        assert level >= last.get(row, -1), (t, n_a, a, n_b, b)
-                        last[row] = level
-
-
 def test_positions_beyond_a_byte() -> None:
     # After 1 of 1, one more acceptance needs 99 % of the other group, 256 of 258; a rejection half of it.
     policy = synthesize(plan(horizon=260, kappa="0.01"))
@@ -342,17 +323,3 @@ def test_counters_that_cannot_be_are_refused() -> None:
 def test_a_start_from_which_nothing_can_be_kept() -> None:
     with pytest.raises(OptionError, match="no shield can guarantee"):
         synthesize(plan(horizon=2, start=(50, 50, 50, 0)))
-
-
-def test_synthesis_from_where_a_shield_stands_costs_what_was_left() -> None:
-    whole = plan(horizon=8, empty="vacuous", inputs=replace(EVEN, accept=(0.2, 0.9)))
-    policy = synthesize(whole)
-    spent = 0.0
-    # The first decision, then what is synthesised anew from every state it leads to.
-    for group, recommendation in itertools.product((0, 1), (0, 1)):
-        decision = policy.decision(0, (0, 0, 0, 0), group, recommendation)
-        counters = (1, decision, 0, 0) if group == 0 else (0, 0, 1, decision)
-        chance = whole.inputs.joint()[group, recommendation, 0]
-        rest = synthesize(whole.continue_from(counters, horizon=7)).expected_cost
-        spent += chance * (rest + (decision != recommendation))
-    assert spent == pytest.approx(policy.expected_cost, abs=1e-9)

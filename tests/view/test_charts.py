@@ -622,13 +622,6 @@ def test_an_estimate_at_an_end_of_its_interval_is_explained(value, low, high, me
     assert not explain_position(observed(value, low, high))
 
 
-@pytest.mark.parametrize(
-    ("value", "shown"), [(0.79, "0.79"), (0.7999, "0.7999"), (0.8, "0.80"), (0.8001, "0.80"), (0.795, "0.795")]
-)
-def test_a_ratio_is_shown_on_its_side_of_the_threshold(value, shown):
-    assert format_against(value, 0.8) == shown
-
-
 @given(st.floats(0, 1.2))
 def test_a_ratio_never_crosses_the_threshold_by_rounding(value):
     assume(abs(value - 0.8) > 1e-7)

@@ -256,32 +256,6 @@ class TestReadableByEverybody:
             assert len(image.attributes["aria-label"]) > 30
             assert image.above("figure").one("figcaption").text
 
-    @pytest.mark.parametrize("mode", ["light", "dark"])
-    def test_text_has_contrast(self, mode):
-        style = "".join(map(str, page("full").one("style").children))
-        blocks = re.findall(r":root \{([^}]*)\}", style)
-        colours = dict(re.findall(r"--(\w+): (#\w{6})", blocks[0] if mode == "light" else blocks[1]))
-        for role in ("ink", "muted", "faint", "accent", "different"):
-            for ground in ("paper", "raised"):
-                assert contrast(colours[role], colours[ground]) >= 4.5, (role, ground)
-
-    def test_it_has_a_dark_and_a_printed_form(self):
-        style = "".join(map(str, page("full").one("style").children))
-        assert "prefers-color-scheme: dark" in style
-        assert "@media print" in style
-
-
-def contrast(first: str, second: str) -> float:
-    """WCAG 2 contrast ratio."""
-
-    def luminance(colour: str) -> float:
-        parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-        red, green, blue = (p / 12.92 if p <= 0.03928 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
-        return 0.2126 * red + 0.7152 * green + 0.0722 * blue
-
-    high, low = sorted((luminance(first), luminance(second)), reverse=True)
-    return (high + 0.05) / (low + 0.05)
-
 
 def test_every_reason_to_stop_has_words():
     reasons = set(Certificate.model_fields["stopped_by"].annotation.__args__)

@@ -170,38 +170,3 @@ def test_a_script_stays_silent(tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-
-
-def test_a_kernel_shows_the_line_in_the_cell_and_keeps_what_stands_there():
-    nbclient = pytest.importorskip("nbclient", reason="needs nbclient and ipykernel, of the group `test`")
-    nbformat = pytest.importorskip("nbformat")
-    pytest.importorskip("ipykernel")
-    begin = (
-        "import threading\n"
-        "from evenhand import view\n"
-        "from evenhand.view import notebook\n"
-        "from IPython.display import DisplayHandle\n"
-        "notebook.DELAY = notebook.EVERY = 0.01\n"
-        "drawn, update = threading.Event(), DisplayHandle.update\n"
-        "def tell(self, *given, **settings):\n"
-        "    update(self, *given, **settings)\n"
-        "    drawn.set()\n"
-        "DisplayHandle.update = tell\n"
-    )
-    shown = (
-        "print('before')\n"
-        "drawn.clear()\n"
-        "with view.follow_progress() as say:\n"
-        "    say('counting', 0.5)\n"
-        "    drawn.wait(10)\n"
-    )
-    book = nbformat.v4.new_notebook(
-        cells=[nbformat.v4.new_code_cell(code) for code in (begin, shown, f"{shown}    1 / 0\n")]
-    )
-    nbclient.NotebookClient(book, kernel_name="python3", timeout=60, allow_errors=True).execute()
-    for cell in book.cells[1:]:
-        first, line = cell.outputs[:2]
-        assert first == {"output_type": "stream", "name": "stdout", "text": "before\n"}
-        assert line["data"] == {"text/plain": "", "text/html": ""}
-    assert [one["output_type"] for one in book.cells[2].outputs][2:] == ["error"]
-    assert len(book.cells[1].outputs) == 2
