@@ -220,7 +220,7 @@ def test_bootstrap_intervals_hold():
     assert min(inside, apart) / runs >= 0.93 - noise
 
 
-@pytest.mark.parametrize("answer", [lambda t, y: None, lambda t, y: {}["x"], lambda t, y: [1.0]])
+@pytest.mark.parametrize("answer", [lambda t, y: None, lambda t, y: {}["x"], lambda t, y: [1.0], lambda t, y: "0.5"])
 def test_a_metric_that_fails_is_named(answer):
     with pytest.raises(OptionError, match=r"own: (TypeError|KeyError)"):
         audit(people(), {"own": answer})

@@ -169,6 +169,15 @@ def test_with_trust_catboost_itself_answers(path):
         extract_white_box(scorer)
 
 
+def test_a_general_model_answers_as_its_classifier():
+    """Its own ``predict`` returns raw scores."""
+    model = catboost.CatBoost(SMALL | {"loss_function": "Logloss", "cat_features": ["home town", "sex"]})
+    model.fit(WORDED, np.where(BINARY, "yes", "no"))
+    scorer = load_model(model, WITH_UNKNOWN, like=WORDED)
+    expected = model.predict(WORDED, prediction_type="Probability")
+    np.testing.assert_allclose(scorer.scores(WORDED_PEOPLE), expected, atol=EXACT)
+
+
 def test_what_is_refused(path):
     regressor = catboost.CatBoostRegressor(**SMALL).fit(INPUTS, BINARY.astype(float))
     with pytest.raises(ModelError, match="the objective 'RMSE' is not supported for classifiers"):

@@ -85,6 +85,7 @@ def test_values_of_both_signs_decide_at_0(values, below, above):
     "change",
     [
         lambda z: 50 + 5 * z,  # percentages
+        lambda z: np.rint(100 * sigmoid(5 * z - 5)),  # rounded percentages, some of which are 0
         lambda z: 600 + 20 * z,  # points
         lambda z: np.log(sigmoid(z)),  # logarithms of probabilities
         lambda z: z - 100,

@@ -116,12 +116,14 @@ def test_a_regressor_may_have_an_attribute_for_classes(classes):
         load_model(model, small_schema(age=(18, 70), sex="F M *"))
 
 
-@pytest.mark.parametrize("wrapped", [False, True])
-def test_catboost_regressors_are_regressors(wrapped):
+@pytest.mark.parametrize("kind", ["regressor", "pipeline", "general"])
+def test_catboost_regressors_are_regressors(kind):
     catboost = pytest.importorskip("catboost", reason="needs the extra catboost")
-    model = catboost.CatBoostRegressor(
-        iterations=3, depth=2, verbose=False, allow_writing_files=False, cat_features=None if wrapped else ["sex"]
-    )
-    model = pipeline(model) if wrapped else model.fit(PEOPLE[["age", "sex"]], PEOPLE["premium"])
+    settings = {"iterations": 3, "depth": 2, "verbose": False, "allow_writing_files": False, "loss_function": "Poisson"}
+    settings |= {} if kind == "pipeline" else {"cat_features": ["sex"]}
+    model = catboost.CatBoost(settings) if kind == "general" else catboost.CatBoostRegressor(**settings)
+    inputs = PEOPLE[["age", "sex"]]
+    model = pipeline(model) if kind == "pipeline" else model.fit(inputs, PEOPLE["premium"])
+    expected = model.predict(inputs, "Exponent") if kind == "general" else model.predict(inputs)
     regressor = Subject(model, READ).regressor
-    assert ask_numbers(regressor, READ.individuals) == pytest.approx(model.predict(PEOPLE[["age", "sex"]]))
+    assert ask_numbers(regressor, READ.individuals) == pytest.approx(expected)

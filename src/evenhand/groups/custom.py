@@ -150,7 +150,10 @@ class _CustomMetric(NamedTuple):
         """
         weights = {} if self.weights is None else {"sample_weight": self.weights[rows]}
         try:
-            return float(self.function(*(column[rows] for column in self.columns), **weights))
+            number = self.function(*(column[rows] for column in self.columns), **weights)
+            if isinstance(number, str):
+                raise TypeError(f"got the text {number!r}")
+            return float(number)
         except (ArithmeticError, ValueError, MemoryError):
             raise
         except Exception as error:

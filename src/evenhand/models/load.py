@@ -202,6 +202,10 @@ def _wrap_object(source: Any, request: LoadRequest) -> Any:
     if isinstance(source, Regressor if is_number else Scorer):
         return _with_fields(_adopt_schema(source, schema), name=request.name)
     family = type(source).__module__.partition(".")[0]
+    if family == "catboost" and kind == "CatBoost" and source.is_fitted():
+        # Its ``predict`` returns raw scores, although it has classes.
+        catboost = sys.modules["catboost"]
+        source = catboost.to_classifier(source) if len(source.classes_) else catboost.to_regressor(source)
     if family in ("xgboost", "lightgbm") and kind == "Booster":
         from evenhand.models.readers.boosters import read_booster
 

@@ -321,9 +321,11 @@ def _read_column(
         if high - low < PROBABILITY_SPAN and _fits_better_as_logit(values, truth):
             raise _OpenReadingError(f"{between}, like probabilities, but fit the true labels better as logits")
         return OutputReading("probability", between)
-    if low > 0 or high <= 0:
-        points = "; if these are percentages, divide them by 100" if looks_like_points(values) else ""
-        raise _OpenReadingError(f"{between}, on one side of 0 and not within [0, 1]{points}")
+    points = looks_like_points(values)
+    # Rounded percentages contain 0, and so do the outputs of a ReLU, which are scores.
+    if low > 0 or high <= 0 or (points and (values == np.rint(values)).all()):
+        percent = "; if these are percentages, divide them by 100" if points else ""
+        raise _OpenReadingError(f"{between}, on one side of 0 and not within [0, 1]{percent}")
     if REGRESSION_RANGE[0] <= low and high <= REGRESSION_RANGE[1] and _fits_better_at_half(values, truth):
         raise _OpenReadingError(f"{between}, and decisions at 1/2 fit the true labels better than decisions at 0")
     return OutputReading("score", f"{between}, so they are not probabilities")

@@ -495,17 +495,17 @@ def opposite_label(label: Value) -> Value:
     return {"yes": "no", "no": "yes"}.get(str(label), f"not {label}")
 
 
-def infer_kind(column: OutcomeColumn, favourable: Value | None, outcome: OutcomeRole) -> tuple[TargetKind, set[Value]]:
+def infer_kind(column: OutcomeColumn, favourable: Value | None, outcome: OutcomeRole) -> tuple[TargetKind, list[Value]]:
     """Determine the kind of an outcome, and list its distinct labels or numbers.
 
     If there are many distinct labels and all are numbers, in any spelling, they are read as numbers. Unless
     specified, the kind is ``ordinal`` if an order is specified, and ``number`` for numbers if ``favourable`` is a
     direction, or if it is None and there are more than ``MOST_NUMERIC_LABELS`` of them.
     """
-    labels = set(column.known_words([] if favourable is None else [favourable]))
+    labels = list(dict.fromkeys(column.known_words([] if favourable is None else [favourable])))
     if outcome.kind in (None, "number") and len(labels) > MOST_NUMERIC_LABELS:
         numbers = [read_number(label) for label in labels]
-        labels = set(numbers) if np.isfinite(numbers).all() else labels
+        labels = list(dict.fromkeys(numbers)) if np.isfinite(numbers).all() else labels
     many = favourable is None and len(labels) > MOST_NUMERIC_LABELS
     inferred: TargetKind = "label"
     if (many or favourable in DIRECTIONS) and all(map(is_number, labels)):
