@@ -11,7 +11,7 @@ from genai_reference import read_config, winning
 from evenhand.errors import DecisionError, OptionError
 from evenhand.genai import Enforcer, GenerationConfig
 from evenhand.genai.enforcement.component import OPEN_SLOT, VOID_ITEM, SpecificationState
-from evenhand.genai.games.game import MAX_GAME_STATES, Game, find_culprits, solve_game
+from evenhand.genai.games.game import MAX_GAME_STATES, Game, WinningRegion, find_culprits, solve_game
 from evenhand.genai.spec.specification import Requirement
 
 AGES = ("1", "2", "3", "4")
@@ -471,6 +471,11 @@ def test_a_game_that_takes_too_long_is_given_up(monkeypatch):
     monkeypatch.setattr("evenhand.genai.games.game.MAX_GAME_STEPS", 10_000_000)
     region = solve_game(game)
     assert region.verdict == "undecided"
+
+
+def test_an_undecided_part_does_not_make_a_game_infeasible(monkeypatch):
+    monkeypatch.setattr("evenhand.genai.games.game.solve_game", lambda part: WinningRegion("undecided"))
+    assert solve_game(Game.single((2, 4, 4))).feasible
 
 
 def test_conditions_that_are_too_many_to_be_tried_are_not_called_feasible():
