@@ -195,28 +195,6 @@ def test_the_gate_halves_once_for_what_is_told_at_the_same_time_and_opens_slowly
     assert not gate.enter()
 
 
-@settings(deadline=None, max_examples=scaled(100))
-@given(
-    calls=st.none() | st.integers(1, 12),
-    money=st.none() | st.integers(1, 800),
-    faults=st.dictionaries(st.integers(1, 12), st.sampled_from([429, 500, "truncated", "hangs up"])),
-    at_once=st.integers(1, 4),
-)
-def test_a_budget_is_never_passed(calls, money, faults, at_once):
-    plan = {"at_once": at_once, "calls": calls, "money": money, "price": PRICE}
-    with conversation({"yes indeed": 0.5, "no": 0.5}, faults=faults, plan=plan) as (chat, model):
-        try:
-            found = model.ask(questions(model, 5))
-        except BudgetError:
-            found = []
-        spent = model.spent
-    assert len(chat.paid) <= spent.calls <= (calls or 99)
-    assert sum(chat.tokens) <= spent.money <= (money or 99_999)
-    assert not found or len(found) == 10
-    if calls is None and money is None:
-        assert len(found) == 10
-
-
 def test_the_bound_of_tokens_covers_every_byte_of_the_request():
     body = {
         "messages": [{"role": "user", "content": "größer \N{GRINNING FACE}"}],

@@ -23,7 +23,7 @@ from guarantee_cases import (
     policy,
 )
 from shield_reference import reached
-from traces import NOBODY, Bound, Counters, World, all_policies_of_two, least_cost
+from traces import NOBODY, Bound, Counters, World, least_cost
 
 from evenhand.errors import OptionError
 from evenhand.shields import PeriodicShield, Shield, ShieldPolicy, always_ends_fair
@@ -89,14 +89,6 @@ def test_every_instance_with_two_costs(kind: str, horizon: int, empty: str, as_t
         form = as_thresholds()
     for bound, world in itertools.product(bounds(kind, empty), TWO_COSTS):
         check(bound, world, horizon, form)
-
-
-@pytest.mark.parametrize("empty", EMPTY)
-@pytest.mark.parametrize("kind", KINDS)
-def test_no_policy_of_two_steps_is_cheaper(kind: str, empty: str) -> None:
-    for kappa, world in itertools.product((KAPPAS[0], KAPPAS[-2]), (ONE_COST[0], ONE_COST[2])):
-        bound = Bound(kind, kappa, empty)
-        assert close(policy(bound, world, 2).expected_cost, all_policies_of_two(bound, world))
 
 
 PASTS = ((3, 1, 2, 2), (1, 1, 4, 0), (5, 2, 5, 3), (0, 0, 3, 3), (10, 7, 2, 0))

@@ -61,6 +61,13 @@ def test_every_order_of_three_groups_ends_fair(kind):
         shield.decide("a", 1, id="more")
 
 
+def test_a_late_label_ends_the_guarantee_of_the_period():
+    shield = Shield(made("equal_opportunity", 3))
+    assert shield.decide("a", 1, id=0).guaranteed
+    assert not shield.decide("b", 1, id=1).guaranteed
+    assert shield.certificate().bound is None
+
+
 @pytest.mark.parametrize("kind", ["demographic_parity", "equal_opportunity"])
 @pytest.mark.parametrize("late", [0, 4])
 @pytest.mark.parametrize("names", [("a", "b"), ("a", "b", "c", "d", "e")])

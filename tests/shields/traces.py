@@ -118,37 +118,3 @@ def expected(without: np.ndarray, having: np.ndarray, share: np.ndarray) -> np.n
     forbidden = np.isinf(without) | np.isinf(having)
     mean = (1 - share) * np.where(forbidden, 0.0, without) + share * np.where(forbidden, 0.0, having)
     return np.where(forbidden, np.inf, mean)
-
-
-def all_policies_of_two(bound: Bound, world: World) -> float:
-    """The least expected cost over every policy of two steps, tried one after the other.
-
-    A policy is one decision for each first input, and one for each second input after each first (and each label). What
-    it does after one first input costs nothing after another, so they are tried first input by first input.
-    """
-    costs = world.costs
-    shares = world.inputs()
-    firsts = list(itertools.product(range(2), range(2), range(len(costs))))
-    total = 0.0
-    for first in firsts:
-        best = np.inf
-        labels = range(2) if bound.labelled else (1,)
-        seconds = list(itertools.product(labels, firsts))
-        for decision in range(2):
-            for later in itertools.product(range(2), repeat=len(seconds)):
-                cost, fair = costs[first[2]] * (decision != first[1]), True
-                for (label, second), next_decision in zip(seconds, later, strict=True):
-                    for next_label in labels:
-                        seen, accepted = [0, 0], [0, 0]
-                        for each, y, z in ((first, decision, label), (second, next_decision, next_label)):
-                            seen[each[0]] += z
-                            accepted[each[0]] += z * y
-                        fair &= bound.fair(tuple(seen), tuple(accepted))
-                    one = world.label[first[0]] if bound.labelled else 1.0
-                    chance = one if label else 1 - one
-                    cost += chance * shares[second] * costs[second[2]] * (next_decision != second[1])
-                if fair:
-                    best = min(best, cost)
-        # 0 times infinity: a first input that cannot be answered forbids everything.
-        total = np.inf if np.isinf(best) else total + shares[first] * best
-    return float(total)
