@@ -43,18 +43,6 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_the_page_says_what_was_found(folder):
-    html = render_page(RESULT.document(str(folder)))
-    page = Page(html).root
-    assert page.one("h1").text == "some & such: asked = leader"
-    rows = page.one("section", id="summary").one("tbody").all("tr")
-    assert rows[0].text == "<run>, 5 items"
-    assert [row.one("th").text.split()[-1] for row in rows[1:]] == [v.verdict for v in RESULT.sequences[0].verdicts]
-    sex = page.one("section", id="sequence-1").all("tbody")[0]
-    assert [cell.text for cell in sex.all("tr")[0].all("td")[2:]] == ["too few items", "2", "1", "2"]
-    assert "f + y" in page.one("section", id="coverage").one("details").text
-
-
 def test_pictures_are_in_the_page_with_what_they_show(folder):
     page = Page(render_page(RESULT.document(str(folder)))).root
     pictures = page.one("ol", class_="pictures").all("li")
