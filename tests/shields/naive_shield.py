@@ -3,6 +3,8 @@
 import itertools
 from functools import cache
 
+from shield_reference import added
+
 from evenhand.shields import read_plan, synthesize
 
 GROUPS = {"a": {"rate": 0.3, "accept": 0.35, "label": 0.4}, "b": {"rate": 0.7, "accept": 0.6, "label": 0.6}}
@@ -42,14 +44,6 @@ def plan(
     )
 
 
-def moved(counters, group, decision):
-    """Counters after one more of a group that counts."""
-    after = list(counters)
-    after[2 * group] += 1
-    after[2 * group + 1] += decision
-    return tuple(after)
-
-
 @cache
 def live(asked, t, counters):
     """Whether a fair end can be reached whoever comes, by the definition."""
@@ -59,7 +53,7 @@ def live(asked, t, counters):
         return True
     labels = (0, 1) if asked.property.labelled else (1,)
     return all(
-        any(all(live(asked, t + 1, moved(counters, group, y) if z else counters) for z in labels) for y in (0, 1))
+        any(all(live(asked, t + 1, added(counters, group, y) if z else counters) for z in labels) for y in (0, 1))
         for group in (0, 1)
     )
 
@@ -83,7 +77,7 @@ class Naive:
         for one in self.happened:
             label = 1 if not self.labelled else next(labels) if one["label"] is None else one["label"]
             if label:
-                counters = moved(counters, one["group"], one[which])
+                counters = added(counters, one["group"], one[which])
         return counters
 
     def outcomes(self, which="decision"):
@@ -102,7 +96,7 @@ class Naive:
             return votes[0]
         alive = [
             sum(
-                live(self.plan, t + 1, counters) and live(self.plan, t + 1, moved(counters, group, y))
+                live(self.plan, t + 1, counters) and live(self.plan, t + 1, added(counters, group, y))
                 for counters in outcomes
             )
             for y in (0, 1)

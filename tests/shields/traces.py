@@ -32,15 +32,18 @@ class Bound:
     def labelled(self) -> bool:
         return self.kind == "equal_opportunity"
 
-    def fair(self, seen: tuple[int, int], accepted: tuple[int, int]) -> bool:
+    def bias(self, seen: tuple[int, int], accepted: tuple[int, int]) -> Fraction:
         if self.empty == "vacuous" and 0 in seen:
-            return True
+            return Fraction(0)
         if self.empty.startswith("min_count=") and min(seen) < int(self.empty.partition("=")[2]):
-            return True
+            return Fraction(0)
         first, second = (Fraction(k, n) if n else Fraction(0) for k, n in zip(accepted, seen, strict=True))
-        if self.kind == "disparate_impact":
-            return first == second or 1 - min(first, second) / max(first, second) <= self.kappa
-        return abs(first - second) <= self.kappa
+        if self.kind == "disparate_impact" and first != second:
+            return 1 - min(first, second) / max(first, second)
+        return abs(first - second)
+
+    def fair(self, seen: tuple[int, int], accepted: tuple[int, int]) -> bool:
+        return self.bias(seen, accepted) <= self.kappa
 
 
 @dataclass(frozen=True)
