@@ -1,5 +1,6 @@
 """A guard around a generator, also in threads."""
 
+import sys
 import threading
 from collections.abc import Callable, Mapping
 from itertools import count
@@ -274,10 +275,13 @@ def test_threads_that_run_freely_share_one_enforcer() -> None:
     threads = [
         threading.Thread(target=lambda: answers.extend([guard.answer(LEADER) for _ in range(25)])) for _ in range(8)
     ]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(30)
+    sys.setswitchinterval(interval)
     assert len(answers) == 200
     items = {answer.slots["leader: age"]: answer for answer in answers if answer.slots}
     assert len(items) == sum(bool(answer.slots) for answer in answers), "two items in one slot"
