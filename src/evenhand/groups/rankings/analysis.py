@@ -50,13 +50,14 @@ def measure_rankings(
     started = time.perf_counter()
     config = RankingConfig.of(config, settings)
     report = progress or ignore_progress
-    people, at = rankings.people, _choose_positions(rankings, config)
+    people = rankings.people
+    config = config.model_copy(update={"at": _choose_positions(rankings, config)})
     _, *partitions = list_partitions(group_people(people, people.schema.names), len(rankings.lists))
     rng = np.random.default_rng(config.seed)
     breakdowns, draws = [], 0
     for done, partition in enumerate(partitions):
         report(f"comparing groups by {join_names(partition.by)}", done / len(partitions))
-        breakdown, permutations = _build_breakdown(partition, rankings, at, config, rng)
+        breakdown, permutations = _build_breakdown(partition, rankings, config, rng)
         breakdowns.append(breakdown)
         draws = max(draws, permutations)
     report("done", 1.0)
@@ -74,7 +75,7 @@ def measure_rankings(
         dropped=people.dropped,
         tied=rankings.tied,
         gapped=rankings.gapped,
-        at=at,
+        at=config.at,
         position_weights=config.position_weights,
         confidence=config.confidence,
         min_group_size=config.min_group_size,
@@ -110,7 +111,6 @@ def _fingerprint(rankings: RecordedRankings) -> str:
 def _build_breakdown(
     partition: Partition,
     rankings: RecordedRankings,
-    at: tuple[int, ...],
     config: RankingConfig,
     rng: np.random.Generator,
 ) -> tuple[RankingBreakdown, int]:
@@ -137,7 +137,6 @@ def _build_breakdown(
         labels=partition.labels,
         relevance=None if rankings.relevance is None else rankings.relevance[rows],
         batches=batches if count <= BATCHES else rng.permutation(batches % BATCHES),
-        at=at,
         config=config,
     )
     numbers, gaps, draws = measure_lists(ranked, rng)

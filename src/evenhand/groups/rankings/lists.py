@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -34,9 +33,6 @@ TREATMENT = "exposure_per_relevance"
 PAIRS = "pairs"
 """Share of pairs with a member of one group ranked above one of another, for each pair of compared groups."""
 
-Shuffle = Callable[[], Integers]
-"""Function that returns permuted groups of the candidates."""
-
 
 @dataclass(frozen=True, eq=False)
 class RankedLists:
@@ -49,8 +45,7 @@ class RankedLists:
         labels: Names of the groups.
         relevance: Relevance of each candidate, shape (n,); None if unknown.
         batches: Batch of each list, shape (lists,).
-        at: Numbers of positions that count as selected.
-        config: Settings, with the weights of positions.
+        config: Settings, with the numbers of positions that count as selected, and the weights of positions.
     """
 
     lists: Integers
@@ -60,7 +55,6 @@ class RankedLists:
     labels: Sequence[str]
     relevance: Floats | None
     batches: Integers
-    at: tuple[int, ...]
     config: RankingConfig
 
     @property
@@ -123,7 +117,7 @@ class RankedLists:
         rank = self.positions.astype(np.float64)
         attention = 1 / (rank if self.config.position_weights == "reciprocal" else np.log2(1 + rank))
         columns: list[tuple[Any, Floats]] = [(slice(None), self._share_positions(attention))]
-        for k in self.at:
+        for k in self.config.at:
             inside = self._share_positions((self.positions <= k).astype(np.float64))
             rows = np.flatnonzero(inside)
             columns.append((rows, inside[rows]))
@@ -195,6 +189,13 @@ class RankedLists:
             PAIRS: pairs[:, *self.pairs][..., None],
         }
 
+    @property
+    def peers(self) -> Integers:
+        """Stratum of each candidate: candidates of the same list and relevance, shape (n,)."""
+        assert self.relevance is not None
+        _, levels = np.unique(self.relevance, return_inverse=True)
+        return np.asarray(self.lists * len(levels) + levels)
+
     def treatment(self) -> tuple[Floats, Floats]:
         """Compute the attention of each candidate, and the attention in proportion to relevance.
 
@@ -205,31 +206,34 @@ class RankedLists:
         merit = np.divide(self.relevance, total, out=np.zeros(len(total)), where=total > 0)
         return np.where(total > 0, self.columns[0][1], 0.0), self.totals[0][self.lists] * merit
 
-    def shuffle_lists(self, rng: np.random.Generator) -> Shuffle:
-        """Build a function that permutes the groups of the candidates within each list."""
-        codes = self.codes.copy()
+    def permute(self, strata: Integers, draws: int, rng: np.random.Generator) -> Iterator[Integers]:
+        """Yield the groups of the candidates, then permutations of them among candidates of the same stratum."""
+        yield self.codes
+        order = np.argsort(strata, kind="stable")
+        strata, codes, permuted = strata[order], self.codes[order], np.empty_like(self.codes)
+        for _ in range(draws):
+            shuffle_strata(strata, rng.random(len(codes)), codes)
+            permuted[order] = codes
+            yield permuted
 
-        def shuffle() -> Integers:
-            for start, end in pairwise(self.starts.tolist()):
-                rng.shuffle(codes[start:end])
-            return codes
 
-        return shuffle
+@compile_kernel()
+def shuffle_strata(strata, numbers, codes):
+    """Permute ``codes`` within each block of equal stratum (Fisher & Yates, inside out).
 
-    def shuffle_equals(self, rng: np.random.Generator) -> Shuffle:
-        """Build a function that permutes the groups among candidates of a list with equal relevance."""
-        assert self.relevance is not None
-        _, levels = np.unique(self.relevance, return_inverse=True)
-        strata = self.lists * (int(levels.max()) + 1) + levels
-        ordered = np.argsort(strata, kind="stable")
-        strata, groups = strata[ordered].astype(np.float64), self.codes[ordered]
+    Invariant: the rows of a block before ``row`` are a random permutation of their codes.
 
-        def shuffle() -> Integers:
-            codes = np.empty_like(groups)
-            codes[ordered] = groups[np.argsort(strata + rng.random(len(groups)))]
-            return codes
-
-        return shuffle
+    Args:
+        strata: Stratum of each row, shape (n,). Rows of the same stratum are adjacent.
+        numbers: Uniform random numbers from 0 to 1, shape (n,).
+        codes: Permuted in place, shape (n,).
+    """
+    first = 0
+    for row in range(len(codes)):
+        if strata[row] != strata[first]:
+            first = row
+        other = first + int(numbers[row] * (row - first + 1))
+        codes[row], codes[other] = codes[other], codes[row]
 
 
 @compile_kernel()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +11,7 @@ from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.groups.breakdown import Gap
 from evenhand.groups.rankings.lists import ABOVE, EXPOSURE, PAIRS, SELECTION, TREATMENT, RankedLists
 from evenhand.stats.level import Interval, normal_quantile
+from evenhand.stats.permutation import adjusted_p
 from evenhand.stats.quantity import Descriptive, Observed, Quantity, Unknown
 from evenhand.stats.ranked.ratios import SummedLists, clustered_ratios, even_orders
 
@@ -21,9 +21,6 @@ MIN_DRAWS = 199
 MAX_WORK = 200_000_000
 """Maximum number of permuted candidates over all draws; long lists have fewer draws."""
 
-MAX_RELEVANCE_WORK = 20_000_000
-"""Limit if only equally relevant candidates are permuted, which takes longer."""
-
 GAPS = {
     EXPOSURE: "exposure_ratio",
     SELECTION: "selection_ratio",
@@ -31,6 +28,8 @@ GAPS = {
     PAIRS: "pairwise_parity_difference",
 }
 """Measure -> gap between groups. The gap of pairs is a difference, the others are ratios."""
+
+TOO_FEW = "fewer than two groups can be compared"
 
 SHARES = (ABOVE, PAIRS)
 """Measures between 0 and 1; the others are non-negative."""
@@ -49,35 +48,24 @@ def measure_lists(
     """
     n = len(ranked.codes)
     draws = 0 if ranked.sampled else min(ranked.config.draws, max(MIN_DRAWS, MAX_WORK // n))
-    parts = [(ranked.numerators, ranked.expected, ranked.shuffle_lists(rng), draws)]
+    parts = [(ranked.numerators, ranked.expected, ranked.lists)]
     if ranked.relevance is not None:
-        fewer = min(ranked.config.draws, MAX_RELEVANCE_WORK // n)
         received, deserved = ranked.treatment()
-        parts.append(
-            (
-                lambda codes: {TREATMENT: ranked.add_up(codes, received)},
-                {TREATMENT: ranked.add_up(ranked.codes, deserved)},
-                ranked.shuffle_equals(rng),
-                fewer if draws and fewer >= MIN_DRAWS else 0,
-            )
-        )
+        treatment = {TREATMENT: ranked.add_up(ranked.codes, deserved)}
+        parts.append((lambda codes: {TREATMENT: ranked.add_up(codes, received)}, treatment, ranked.peers))
     # Numbers that are a measure times an average over all candidates, up to a maximum.
     averages = ranked.averages[:, None]
     scaled = {EXPOSURE: [("exposure", averages[:1], np.inf)], SELECTION: [("selection_rate", averages[1:], 1.0)]}
     groups: list[dict[str, dict[str, Any]]] = [
-        {"metrics": {}, "rates": {str(k): {} for k in ranked.at}} for _ in ranked.labels
+        {"metrics": {}, "rates": {str(k): {} for k in ranked.config.at}} for _ in ranked.labels
     ]
     gaps: list[Gap] = []
-    for numerators, denominators, shuffle, count in parts:
-        above = [numerators(codes) for codes in chain([ranked.codes], (shuffle() for _ in range(count)))]
+    for numerators, denominators, strata in parts:
+        above = [numerators(codes) for codes in ranked.permute(strata, draws, rng)]
         for measure, below in denominators.items():
             values = _divide(np.array([sums[measure] for sums in above]).sum(axis=1), below.sum(axis=0))
             numbers = _Numbers(ranked, measure, values, below)
-            ends: Mapping[int, tuple[float, ...]] = {}
-            if ranked.sampled:
-                limits, ends = numbers.find_intervals(above[0][measure], rng)
-            else:
-                limits = numbers.find_ranges()
+            limits, ends = numbers.find_limits(above[0][measure], rng)
             gaps.extend(numbers.find_gaps(ends))
             if measure == PAIRS:
                 continue
@@ -113,11 +101,6 @@ class _Numbers(NamedTuple):
         defined = ~np.isnan(self.values[0])
         return np.asarray(defined if self.measure == PAIRS else defined & self.ranked.large[:, None])
 
-    @property
-    def highest(self) -> float:
-        """Maximum of a number."""
-        return 1.0 if self.measure in SHARES else np.inf
-
     def count_lists(self) -> Integers:
         """Count the lists that contribute to each number, shape (groups or pairs, places)."""
         if self.ranked.count == len(self.ranked.sizes):
@@ -127,24 +110,37 @@ class _Numbers(NamedTuple):
             present = present[:, self.ranked.pairs[0]] & present[:, self.ranked.pairs[1]]
         return np.broadcast_to(present.sum(axis=0)[:, None], self.below.shape[1:])
 
-    def find_intervals(self, above: Floats, rng: np.random.Generator) -> tuple[Floats, dict[int, tuple[float, ...]]]:
-        """Compute intervals for similar lists from the numerators, shape (batches, groups or pairs, places).
+    def find_limits(self, above: Floats, rng: np.random.Generator) -> tuple[Floats, dict[int, tuple[float, ...]]]:
+        """Compute the limits of each number from the numerators, shape (batches, groups or pairs, places).
 
         Returns:
-            Ends of the range of each number, shape (2, groups or pairs, places), NaN if it is not compared; and ends
-            of the range of the gap (by place for selection).
+            For many lists, both ends of each interval, shape (2, groups or pairs, places), and those of the gap (by
+            place for selection). For few lists, both ends of the range over permutations and p, shape (3, groups or
+            pairs, places). Limits are NaN if a number is not compared, or is equal in all permutations.
         """
-        compared, limits = self.compared, np.full((2, *self.values[0].shape), np.nan)
-        if not compared.any():
-            return limits, {}
+        compared, sampled = self.compared, self.ranked.sampled
+        limits = np.full((2 if sampled else 3, *compared.shape), np.nan)
+        ends: dict[int, tuple[float, ...]] = {}
+        if compared.any() and sampled:
+            limits[:, compared], ends = self.find_intervals(above[:, compared], compared, rng)
+        elif compared.any():
+            even = even_orders(self.values[0][compared], self.values[1:, compared], self.ranked.config.confidence)
+            limits[:, compared] = np.where(even.high > even.low, (even.low, even.high, even.p), np.nan)
+        limits[:2] = np.clip(limits[:2], 0.0, 1.0 if self.measure in SHARES else np.inf)
+        return limits, ends
+
+    def find_intervals(
+        self, above: Floats, compared: Booleans, rng: np.random.Generator
+    ) -> tuple[Interval, dict[int, tuple[float, ...]]]:
+        """Compute intervals for similar lists, for the compared numbers and for their gap (by place for selection)."""
         confidence = self.ranked.config.confidence
         low, high = (np.broadcast_to(end, compared.shape)[compared] for end in self.typical_range())
-        sums = SummedLists(above[:, compared], self.below[:, compared], self.count_lists()[compared], low, high)
+        sums = SummedLists(above, self.below[:, compared], self.count_lists()[compared], low, high)
         reach = clustered_ratios(sums).critical(confidence, rng)
         # With few lists, Student's quantile is large because of the few degrees of freedom. This widens the intervals
         # sufficiently, so the number of added lists is capped.
         ratios = clustered_ratios(sums, critical=min(reach, 1.5 * float(normal_quantile(confidence))))
-        limits[:, compared] = np.clip(ratios.intervals(reach), 0.0, self.highest)
+        limits = ratios.intervals(reach)
         # The largest difference is at least every lower end and at most the largest upper end.
         if self.measure == PAIRS:
             size, half = np.abs(2 * ratios.centre - 1), 2 * reach * ratios.error
@@ -187,18 +183,6 @@ class _Numbers(NamedTuple):
         scale = _divide(ranked.expected[EXPOSURE].sum(axis=0), total)
         return np.maximum(1 - deviation, 0.0) * scale, (1 + deviation) * scale
 
-    def find_ranges(self) -> Floats:
-        """Compute the range of each number over permutations and p, NaN if unknown, shape (3, groups or pairs, places).
-
-        Numbers without variation have no range.
-        """
-        compared, ranges = self.compared, np.full((3, *self.values[0].shape), np.nan)
-        if len(self.values) > 1 and compared.any():
-            even = even_orders(self.values[0][compared], self.values[1:, compared], self.ranked.config.confidence)
-            limits = np.clip((even.low, even.high), 0.0, self.highest)
-            ranges[:, compared] = np.where(even.high > even.low, (*limits, even.p), np.nan)
-        return ranges
-
     def find_gaps(self, ends: Mapping[int, tuple[float, ...]]) -> list[Gap]:
         """List the gap between the compared groups (for selection, the smallest ratio, then the ratio at each k).
 
@@ -211,51 +195,43 @@ class _Numbers(NamedTuple):
         ranked = self.ranked
         if self.measure not in GAPS or ranked.large.sum() < 2:
             return []
-        sizes = zip(ranked.labels, ranked.members.sum(axis=0).tolist(), ranked.large, strict=True)
-        small = {label: int(size) for label, size, large in sizes if not large}
+        sizes = ranked.members.sum(axis=0)
+        small = {ranked.labels[i]: int(sizes[i]) for i in np.flatnonzero(~ranked.large).tolist()}
         described = []
         for place, columns in enumerate(map(np.flatnonzero, self.compared.T)):
-            table, groups = self.values[:, columns, place], columns[:0]
-            gaps, reason = np.full(len(table), np.nan), "fewer than two groups can be compared"
-            if self.measure == PAIRS and len(columns):
-                distances = 2 * table - 1
-                gaps, widest = np.abs(distances).max(axis=1), np.abs(distances[0]).argmax()
-                groups = ranked.pairs[:: 1 if distances[0, widest] >= 0 else -1, columns[widest]]
-            elif len(columns) > 1:
-                gaps = _divide(table.min(axis=1), table.max(axis=1))
-                groups, reason = columns[[table[0].argmax(), table[0].argmin()]], "the ratio is undefined: all are 0"
-            value = float(gaps[0])
-            known = not np.isnan(value)
-            limits = self._gap_range(gaps)
-            if known and ranked.sampled:
-                limits = min(ends[place][0], value), max(ends[place][1], value)
-            best, worst = (ranked.labels[group] for group in groups) if known else ("", "")
-            gap = Gap(
-                name=GAPS[self.measure],
-                metric=self.measure,
-                value=_describe(ranked, value, *limits) if known else Unknown(reason=reason),
-                best=best,
-                worst=worst,
-                not_assessable=small,
-                label=str(ranked.at[place]) if self.measure == SELECTION else "",
-            )
+            label, value = str(ranked.config.at[place]) if self.measure == SELECTION else "", Unknown(reason=TOO_FEW)
+            gap = Gap(name=GAPS[self.measure], metric=self.measure, value=value, not_assessable=small, label=label)
+            if len(columns) > (self.measure != PAIRS):
+                gap = gap.model_copy(update=self._compare(columns, place, ends.get(place)))
             described.append(gap)
         if self.measure == SELECTION:
             smallest = min(described, key=lambda gap: np.inf if isinstance(gap.value, Unknown) else gap.value.value)
             described.insert(0, smallest.model_copy(update={"label": "", "largest_at": smallest.label}))
         return described
 
-    def _gap_range(self, gaps: Floats) -> tuple[float, ...]:
-        """Compute the range of a gap over permutations and p, NaN if it does not vary."""
-        others = gaps[1:][~np.isnan(gaps[1:])]
-        if not len(others) or np.ptp(others) == 0:
-            return (np.nan,)
-        # One end of the range is the absence of a gap.
-        sign = 1 if self.measure == PAIRS else -1
-        confidence = self.ranked.config.confidence
-        end = float(np.quantile(others, confidence if sign > 0 else 1 - confidence))
-        p = (1 + int((sign * others >= sign * gaps[0]).sum())) / (1 + len(others))
-        return (0.0, end, p) if sign > 0 else (end, 1.0, p)
+    def _compare(self, columns: Integers, place: int, ends: tuple[float, ...] | None) -> dict[str, Any]:
+        """Compute the fields of the gap between several groups, or in several pairs, at one place."""
+        ranked, table = self.ranked, self.values[:, columns, place]
+        if self.measure == PAIRS:
+            pairs, table = ranked.pairs[:, columns], np.hstack([table, 1 - table])
+            gaps = distances = 2 * table.max(axis=1) - 1
+            groups = np.hstack([pairs, pairs[::-1]])[:, table[0].argmax()]
+        else:
+            gaps = _divide(table.min(axis=1), table.max(axis=1))
+            distances, groups = 1 - gaps, columns[[table[0].argmax(), table[0].argmin()]]
+        value = float(gaps[0])
+        if np.isnan(value):
+            return {"value": Unknown(reason="the ratio is undefined: all are 0")}
+        others = distances[1:][~np.isnan(distances[1:])]
+        limits: tuple[float, ...] = (np.nan,)
+        if ends is not None:
+            limits = min(ends[0], value), max(ends[1], value)
+        elif len(others) and np.ptp(others) > 0:
+            end, p = float(np.quantile(others, ranked.config.confidence)), float(adjusted_p(distances[0], others))
+            # One end of the range is the absence of a gap.
+            limits = (0.0, end, p) if self.measure == PAIRS else (1 - end, 1.0, p)
+        best, worst = (ranked.labels[group] for group in groups)
+        return {"value": _describe(ranked, value, *limits), "best": best, "worst": worst}
 
 
 def _describe(ranked: RankedLists, value: float, *limits: float) -> Quantity:
