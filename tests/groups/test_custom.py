@@ -95,7 +95,11 @@ def test_with_weights_and_a_reference():
         ({"cost": lambda *, y_true, y_pred: 0.0}, people(), "function of two positional arguments"),
         ({"cost": cost}, people().drop(columns="true"), "needs y_true"),
         ({"area": roc_auc_score}, people().drop(columns="score"), "needs y_score"),
-        ({"cost": lambda y_true, y_pred: 0.0}, people().assign(weight=1.5), "takes no sample_weight"),
+        (
+            {"cost": lambda y_true, y_pred: 0.0},
+            people().assign(weight=1.5),
+            "and of sample_weight because people have weights",
+        ),
     ],
 )
 def test_what_is_no_metric_is_refused(metrics, frame, words):

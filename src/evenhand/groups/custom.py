@@ -101,22 +101,18 @@ def _bind_columns(name: str, function: Callable[..., Any], people: DecidedPeople
     """Select the columns for the first two parameters of a function from their names; by default, labels come first."""
     if not callable(function):
         raise OptionError(f"expected a function as metric {name!r}, got {function!r}", location=LOCATION)
-    signature = inspect.signature(function).parameters
-    parameters = list(signature)
-    if len(parameters) < 2 or any(
-        signature[parameter].kind is inspect.Parameter.KEYWORD_ONLY for parameter in parameters[:2]
-    ):
+    signature = inspect.signature(function)
+    weights = {} if people.weights is None else {"sample_weight": None}
+    try:
+        signature.bind(None, None, **weights)
+    except TypeError as error:
+        also = ", and of sample_weight because people have weights" if weights else ""
         raise OptionError(
-            f"metric {name!r} must be a function of two positional arguments, y_true and y_pred or y_score",
+            f"metric {name!r} must be a function of two positional arguments, y_true and y_pred or y_score{also}",
             location=LOCATION,
-        )
-    if people.weights is not None and "sample_weight" not in parameters:
-        raise OptionError(
-            f"people have weights, but metric {name!r} takes no sample_weight",
-            location=LOCATION,
-            hint="add a sample_weight parameter, or omit the weights",
-        )
-    scored = any(parameter in SCORES for parameter in parameters[:2])
+        ) from error
+    parameters = list(signature.parameters)[:2]
+    scored = any(parameter in SCORES for parameter in parameters)
     sources = {"y_true": people.truth, **({"y_score": people.scores} if scored else {"y_pred": people.decided})}
     columns: list[NDArray[Any]] = []
     for source, column in sources.items():
@@ -124,7 +120,7 @@ def _bind_columns(name: str, function: Callable[..., Any], people: DecidedPeople
             hint = "pass `y_true=`" if source == "y_true" else "pass `y_score=`, or a model that returns scores"
             raise OptionError(f"metric {name!r} needs {source}, which is not available", location=LOCATION, hint=hint)
         columns.append(column.astype(np.float64 if column.dtype.kind == "f" else np.int64))
-    return columns[::-1] if parameters[1] == "y_true" else columns
+    return columns[::-1] if parameters[1:] == ["y_true"] else columns
 
 
 class _CustomMetric(NamedTuple):
@@ -135,15 +131,8 @@ class _CustomMetric(NamedTuple):
     columns: list[NDArray[Any]]
     weights: Floats | None
 
-    def effective_size(self, rows: Integers) -> float:
-        """Compute Kish's effective sample size of the given rows; without weights, their number."""
-        if self.weights is None:
-            return float(len(rows))
-        weights = self.weights[rows]
-        return float(kish_size(weights.sum(), (weights**2).sum()))
-
-    def value(self, rows: Integers) -> float:
-        """Compute the metric of the given rows.
+    def value(self, rows: Integers) -> tuple[float, str]:
+        """Compute the metric of the given rows, or return NaN and the reason why it is undefined.
 
         Raises:
             OptionError: The function returns no number, or fails for another reason than undefined values.
@@ -153,21 +142,25 @@ class _CustomMetric(NamedTuple):
             number = self.function(*(column[rows] for column in self.columns), **weights)
             if isinstance(number, str):
                 raise TypeError(f"got the text {number!r}")
-            return float(number)
-        except (ArithmeticError, ValueError, MemoryError):
+            value = float(number)
+        except (ArithmeticError, ValueError) as error:
+            return math.nan, f"{self.name} is not defined here: {summarize_error(error, 120)}"
+        except MemoryError:
             raise
         except Exception as error:
             hint = "return a number; raise ValueError where the metric is undefined"
-            raise OptionError(f"{self.name}: {summarize_error(error)}", location="`metrics=`", hint=hint) from error
+            raise OptionError(f"{self.name}: {summarize_error(error)}", location=LOCATION, hint=hint) from error
+        return value, "" if math.isfinite(value) else f"{self.name} is {value} here"
 
     def estimate(self, members: list[Integers], confidence: float, rng: np.random.Generator) -> Estimator:
         """Compute the metric of each group, given the rows of its members.
 
         Intervals at levels other than ``confidence`` are scaled.
         """
-        draws = [int(np.clip(WORK // max(len(rows), 1), MIN_DRAWS, DRAWS)) for rows in members]
-        numbers = [self.measure(rows, confidence, rng, n) for rows, n in zip(members, draws, strict=True)]
-        columns = np.array([(math.nan,) * 3 if isinstance(number, str) else number for number in numbers])
+        sizes = np.array([len(rows) for rows in members], dtype=np.int64)
+        draws = np.clip(WORK // np.maximum(sizes, 1), MIN_DRAWS, DRAWS).tolist()
+        columns = np.full((len(members), 3), math.nan)
+        reasons = [self.measure(*part, confidence, rng) for part in zip(members, draws, columns, strict=True)]
 
         def limits(groups: Integers, level: float) -> Limits:
             value, low, high = columns[groups].T
@@ -176,39 +169,27 @@ class _CustomMetric(NamedTuple):
             factor = normal_quantile(level) / normal_quantile(confidence)
             return Limits(value, value - factor * (value - low), value + factor * (high - value))
 
-        samples = f"{'at least ' if len({*draws}) > 1 else ''}{min(draws):,} samples"
-        return Estimator(
-            self.name,
-            np.array([len(rows) for rows in members], dtype=np.int64),
-            np.array([self.effective_size(rows) for rows in members]),
-            limits,
-            f"{METHOD}, {samples}{'' if self.weights is None else ', weighted'}",
-            unknown=[number if isinstance(number, str) else "" for number in numbers],
-        )
+        weights = None if self.weights is None else [self.weights[rows] for rows in members]
+        n = sizes if weights is None else np.array([kish_size(part.sum(), (part**2).sum()) for part in weights])
+        method = f"{METHOD}, {'at least ' if len({*draws}) > 1 else ''}{min(draws):,} samples"
+        return Estimator(self.name, sizes, n, limits, method, "" if weights is None else ", weighted", unknown=reasons)
 
-    def measure(
-        self, rows: Integers, confidence: float, rng: np.random.Generator, draws: int
-    ) -> tuple[float, float, float] | str:
-        """Compute the metric of the given rows with its interval, or the reason why there is none."""
+    def measure(self, rows: Integers, draws: int, limits: Floats, confidence: float, rng: np.random.Generator) -> str:
+        """Compute the metric of the given rows with its interval, in ``limits``, or return why there is none."""
         if not len(rows):
             return "there are no people with a true label"
-        try:
-            value = self.value(rows)
-        except OptionError:
-            raise
-        except (ArithmeticError, ValueError) as error:
-            return f"{self.name} is not defined here: {summarize_error(error, 120)}"
-        if not math.isfinite(value):
-            return f"{self.name} is {value} here"
+        value, reason = self.value(rows)
+        if reason:
+            return reason
         values = np.full(draws, math.nan)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # samples may contain only one label; these are counted below
             for draw in range(draws):
-                sample = rows[rng.integers(0, len(rows), len(rows))]
-                with contextlib.suppress(ArithmeticError, ValueError):
-                    values[draw] = self.value(sample)
+                with contextlib.suppress(OptionError):
+                    values[draw], _ = self.value(rows[rng.integers(0, len(rows), len(rows))])
         finite = values[np.isfinite(values)]
         if len(rows) < 2 or len(finite) < 0.9 * draws:
             return f"{self.name} is undefined for too many samples of {len(rows)} people"
         low, high = expanded_percentiles(finite, len(rows), confidence)
-        return value, min(low, value), max(high, value)
+        limits[:] = value, min(low, value), max(high, value)
+        return ""
