@@ -107,7 +107,7 @@ def test_a_regressor_is_measured_and_the_result_comes_back():
     residual = result.breakdowns[0].gap("residual_difference")
     assert residual.value.low < 12 < residual.value.high
     assert (residual.best, residual.worst) == ("M", "F")
-    assert sum(one.n for one in result.calibration) == 400
+    assert sum(group.size for group in result.calibration[0].groups) == 400
     assert GroupMetrics.from_json(result.to_json()) == result
     shown = render_markdown(result.document())
     assert "The mean claim of people with sex M is" in shown

@@ -362,8 +362,8 @@ class TestScores:
         scores = np.where(self.favoured == 1, 0.75, 0.35)
         result = measure_decisions(self.favoured, self.deserving, {"sex": self.sex}, y_score=scores)
         found = [
-            (cell.group, cell.n, quantity_value(cell.mean_score), quantity_value(cell.base_rate))
-            for cell in result.calibration
+            (cell.label, cell.size, *map(quantity_value, (cell.metrics["mean_score"], cell.metrics["base_rate"])))
+            for cell in result.calibration[0].groups
         ]
         assert found == [
             ("men", 40, pytest.approx(0.35), 0.5),
@@ -383,12 +383,18 @@ class TestScores:
     def test_bins_partition_everybody(self, rows):
         scores, deserving = (np.array(column) for column in zip(*rows, strict=True))
         origin = np.array(["a", "b"])[np.arange(len(rows)) % 2]
-        cells = measure_decisions(scores > 0.5, deserving, {"origin": origin}, y_score=scores).calibration
-        assert sum(cell.n for cell in cells) == len(rows)
-        assert sum(cell.n * cell.mean_score.value for cell in cells) == pytest.approx(scores.sum(), abs=1e-9)
-        assert sum(cell.n * quantity_value(cell.base_rate) for cell in cells) == pytest.approx(deserving.sum())
+        cells = measure_decisions(scores > 0.5, deserving, {"origin": origin}, y_score=scores).calibration[0].groups
+        assert sum(cell.size for cell in cells) == len(rows)
+        assert sum(cell.size * cell.metrics["mean_score"].value for cell in cells) == pytest.approx(
+            scores.sum(), abs=1e-9
+        )
+        assert sum(cell.size * quantity_value(cell.metrics["base_rate"]) for cell in cells) == pytest.approx(
+            deserving.sum()
+        )
         for group in "ab":
-            tenths = [min(int(cell.mean_score.value * 10 + 1e-9), 9) for cell in cells if cell.group == group]
+            tenths = [
+                min(int(cell.metrics["mean_score"].value * 10 + 1e-9), 9) for cell in cells if cell.label == group
+            ]
             assert tenths == sorted(set(tenths))
 
     def test_scores_that_are_no_probabilities_still_rank(self):
@@ -404,7 +410,7 @@ class TestScores:
         scores = np.where(self.favoured == 1, 1 + 1e-7, -1e-7)
         result = measure_decisions(self.favoured, self.deserving, {"sex": self.sex}, y_score=scores)
         assert quantity_value(result.overall["mean_score"]) == pytest.approx(0.5)
-        assert {round(cell.mean_score.value, 9) for cell in result.calibration} == {0.0, 1.0}
+        assert {round(cell.metrics["mean_score"].value, 9) for cell in result.calibration[0].groups} == {0.0, 1.0}
 
 
 @pytest.mark.parametrize(

@@ -101,7 +101,7 @@ def test_rates_are_those_of_plain_pandas(seed, known, weighted):
             assert (gap.value, gap.n) == (pytest.approx(off), len(rows))
         else:
             assert isinstance(gap, Unknown)
-    assert sum(one.n for one in result.calibration) == len(labelled)
+    assert sum(group.size for group in result.calibration[0].groups) == len(labelled)
 
 
 @settings(max_examples=scaled(15), deadline=None)

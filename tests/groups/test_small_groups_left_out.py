@@ -39,7 +39,7 @@ def test_rates_of_a_small_group_are_unknown(decided):
     assert [group.label for group in small] == [CANARY, f"{CANARY}, f"]
     assert [group.size for group in small] == [1, 1]
     assert all(number == LEFT_OUT for group in small for number in group.metrics.values())
-    assert not [one for one in shared.groups.calibration if one.group == CANARY]
+    assert not [group for one in shared.groups.calibration for group in one.groups if group.label == CANARY]
     others = [group for group in shared.groups.breakdowns[0].groups if not group.small]
     assert all(not isinstance(group.metrics["selection_rate"], Unknown) for group in others)
 

@@ -10,7 +10,6 @@ from evenhand.certification.certificate.result import Estimate
 from evenhand.core.reading import OutcomeReading, TableReading
 from evenhand.groups import Breakdown, Gap, Group, GroupMetrics
 from evenhand.groups.config import SMALL
-from evenhand.groups.result import CalibrationBin
 from evenhand.individual import FlipRate, IndividualResult, Profile
 from evenhand.individual.result import Assignment
 from evenhand.schema import Attribute, Schema, Target
@@ -139,12 +138,14 @@ def groups() -> GroupMetrics:
         for race, (i, sex) in itertools.product(SIZES, enumerate(("Female", "Male")))
     ]
     calibration = [
-        CalibrationBin(
-            by="sex",
-            group=sex,
-            n=n,
-            mean_score=between(tenth / 10 + 0.048, tenth / 10 + 0.04, tenth / 10 + 0.06, n, "Student's t"),
-            base_rate=observed(round(n * (tenth / 10 + 0.05) ** power), n),
+        Group(
+            values={"sex": sex},
+            size=n,
+            small=n < SMALL,
+            metrics={
+                "mean_score": between(tenth / 10 + 0.048, tenth / 10 + 0.04, tenth / 10 + 0.06, n, "Student's t"),
+                "base_rate": observed(round(n * (tenth / 10 + 0.05) ** power), n),
+            },
         )
         for sex, most, power in (("Female", 2300, 1.05), ("Male", 2500, 0.9))
         for tenth, n in ((i, max(12, most // (1 + i * i))) for i in range(10))
@@ -171,7 +172,7 @@ def groups() -> GroupMetrics:
             },
         ),
         breakdowns=(breakdown(("race",), races), breakdown(("sex",), sexes), breakdown(("race", "sex"), both)),
-        calibration=tuple(calibration),
+        calibration=(Breakdown(by=("sex",), groups=tuple(calibration), gaps=()),),
     )
 
 

@@ -331,19 +331,17 @@ def test_flips_stand_for_the_rates():
 
 
 def test_reliability_stands_for_the_bins():
-    by = FULL.groups.calibration[0].by
-    bins = [one for one in FULL.groups.calibration if one.by == by]
-    panels = draw_calibration(FULL.groups, by)
-    known = [one for one in bins if one.base_rate.kind != "unknown"]
+    breakdown = FULL.groups.calibration[0]
+    panels = draw_calibration(FULL.groups, breakdown.by[0])
+    pairs = [(group.metrics["mean_score"], group.metrics["base_rate"]) for group in breakdown.groups]
+    known = [(score.value, rate) for score, rate in pairs if rate.kind != "unknown"]
     assert [point[:4] for panel in panels for point in panel.bins] == [
-        (one.mean_score.value, one.base_rate.value, one.base_rate.low, one.base_rate.high) for one in known
+        (score, rate.value, rate.low, rate.high) for score, rate in known
     ]
     source = '{% import "charts.html" as draw %}{{ draw.reliability(panels, "sex", "about it") }}'
     root = Page(template_environment().from_string(source).render(panels=panels)).root
     circles = [(float(one.attributes["cx"]), float(one.attributes["cy"])) for one in root.all("circle")]
-    assert circles == [
-        pytest.approx((140 * one.mean_score.value, 140 - 140 * one.base_rate.value), abs=0.051) for one in known
-    ]
+    assert circles == [pytest.approx((140 * score, 140 - 140 * rate.value), abs=0.051) for score, rate in known]
 
 
 def test_of_many_groups_the_highest_and_lowest_are_drawn():

@@ -67,10 +67,10 @@ def _list_quantities(audit: AuditResult) -> Iterator[tuple[str, Quantity]]:
         yield METRICS[number.name].heading if number.name in METRICS else number.name, number.quantity
     for certificate in audit.certificates:
         yield "total share of different decisions", estimated_share(certificate)
-    observed, scored = ("observed rate", "score") if audit.groups.outcome is None else ("true mean", "number")
-    for score_bin in audit.groups.calibration:
-        yield f"{observed}, by {scored}", score_bin.base_rate
-        yield f"mean {scored}, by {scored}", score_bin.mean_score
+    for breakdown in audit.groups.calibration:
+        for group in breakdown.groups:
+            for _, name, quantity in group.numbers():
+                yield f"{METRICS[name].title}, by {'score' if audit.groups.outcome is None else 'number'}", quantity
 
 
 def describe_limits(audit: AuditResult) -> Iterator[str]:

@@ -7,8 +7,9 @@ calibration bins.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import compress
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -29,7 +30,7 @@ from evenhand.groups.membership import (
     find_references,
     list_partitions,
 )
-from evenhand.groups.result import CalibrationBin, GroupMetrics
+from evenhand.groups.result import GroupMetrics
 from evenhand.stats.metric_specs import order_names
 from evenhand.stats.quantity import Quantity, Unknown
 
@@ -103,7 +104,7 @@ def measure_sample(
     custom = estimate_metrics(metrics, people, config) if metrics else {}
     references = find_references(config.reference, sample.memberships)
     breakdowns: list[Breakdown] = []
-    calibration: list[CalibrationBin] = []
+    calibration: list[Breakdown] = []
     for partition in list_partitions(sample.memberships, len(sample.bins)):
         counts = sample.count(partition.codes, len(partition.values))
         estimators = counts.estimators | custom.get(partition.by, {})
@@ -115,7 +116,7 @@ def measure_sample(
         unknown = people.size - int(counts.people.sum())
         breakdowns.append(Breakdown(by=partition.by, groups=groups, gaps=add_cautions(gaps, groups), unknown=unknown))
         if len(partition.by) == 1 and {sample.scored, sample.observed} <= estimators.keys():
-            calibration.extend(calibrate(sample, partition, config.confidence))
+            calibration.append(calibrate(sample, partition, config))
     everyone = breakdowns[0].groups[0]
     return GroupMetrics(
         people=everyone.size,
@@ -137,14 +138,12 @@ def describe_groups(
     counts: GroupCounts, partition: Partition, config: GroupConfig, weighted: bool
 ) -> tuple[Group, ...]:
     """Compute the metrics of each group."""
-    unknown: dict[str, list[Quantity]] = {
-        name: [Unknown(reason=reason)] * len(partition.values) for name, reason in counts.unknown.items()
-    }
-    columns = {name: estimator.measure(config.confidence) for name, estimator in counts.estimators.items()} | unknown
-    rates = {
-        label: {name: rate.measure(config.confidence) for name, rate in rates.items()}
-        for label, rates in counts.rates.items()
-    }
+    # The metrics over all labels come first, without a label.
+    columns, *rates = (
+        {name: estimator.measure(config.confidence) for name, estimator in part.items()}
+        for part in (counts.estimators, *counts.rates.values())
+    )
+    columns |= {name: [Unknown(reason=reason)] * len(partition.values) for name, reason in counts.unknown.items()}
     return tuple(
         Group(
             values=values,
@@ -153,28 +152,27 @@ def describe_groups(
             small=bool(counts.n[i] < config.min_group_size),
             metrics={name: columns[name][i] for name in order_names(columns)},
             label_coverage=counts.coverage[i],
-            rates={label: {name: column[i] for name, column in part.items()} for label, part in rates.items()},
+            rates={
+                label: {name: column[i] for name, column in part.items()}
+                for label, part in zip(counts.rates, rates, strict=True)
+            },
             confusion=() if counts.confusion is None else tuple(map(tuple, counts.confusion[i].tolist())),
         )
         for i, values in enumerate(partition.values)
     )
 
 
-def calibrate(sample: Sample, partition: Partition, confidence: float) -> Iterator[CalibrationBin]:
-    """Yield the mean score and the observed mean of each group in each calibration bin.
+def calibrate(sample: Sample, partition: Partition, config: GroupConfig) -> Breakdown:
+    """Compute the mean score and the observed mean of each group in each calibration bin.
 
-    Only people with a true label or number are counted.
+    Only people with a true label or number are counted. Empty bins are omitted.
     """
     assert sample.truth is not None
     known = (partition.codes >= 0) & find_labelled(sample.truth)
     cells = np.where(known, partition.codes * TENTHS + sample.bins, -1)
     counts = sample.count(cells, TENTHS * len(partition.values))
-    scores, observed = (counts.estimators[name].measure(confidence) for name in (sample.scored, sample.observed))
-    for i in np.flatnonzero(counts.n > 0).tolist():
-        yield CalibrationBin(
-            by=partition.by[0],
-            group=partition.labels[i // TENTHS],
-            n=int(counts.people[i]),
-            mean_score=scores[i],
-            base_rate=observed[i],
-        )
+    estimators = {name: counts.estimators[name] for name in (sample.scored, sample.observed)}
+    bins = replace(partition, values=[values for values in partition.values for _ in range(TENTHS)])
+    counts = counts._replace(estimators=estimators, unknown={})
+    groups = describe_groups(counts, bins, config, sample.people.weights is not None)
+    return Breakdown(by=partition.by, groups=tuple(compress(groups, counts.n > 0)), gaps=())

@@ -73,8 +73,8 @@ def compare_groups(
     limits = estimator.limits(compared, bonferroni(confidence, simultaneous))
     has_interval = ~np.isnan(limits.low)
     compared, limits = compared[has_interval], limits.take(has_interval)
-    base_label, included = "" if reference is None else labels[reference], set(compared.tolist())
-    left_out = {labels[i]: int(size) for i, size in enumerate(estimator.n.tolist()) if i not in included}
+    base_label = "" if reference is None else labels[reference]
+    left_out = {labels[i]: int(estimator.n[i]) for i in np.setdiff1d(np.arange(len(labels)), compared).tolist()}
     method = (RATIO_METHOD if ratio else estimator.difference_method) + estimator.weighting
     method += describe_simultaneity(simultaneous)
 
@@ -83,7 +83,7 @@ def compare_groups(
         return Observed(value=value, n=n, low=ends[0], high=ends[1], confidence=confidence, method=method)
 
     describe = partial(Gap, name=name, metric=estimator.metric, reference=base_label, not_assessable=left_out)
-    missing_reference = reference is not None and reference not in included
+    missing_reference = reference is not None and base_label in left_out
     if missing_reference or len(compared) < 2:
         place = f"the reference group {base_label}" if missing_reference else "at least two groups"
         reason = f"{place} must have {min_size} {estimator.requirement}"
@@ -99,14 +99,16 @@ def compare_groups(
         reason = f"{rate} is 0, so the ratio is undefined"
         return describe(value=Unknown(reason=reason), best=best, worst=worst)
     values = rest.value / start.value if ratio else rest.value - start.value
+    by_group: dict[str, Observed] = {}
     if reference is None:
         ends = limits.smallest_ratio() if ratio else limits.largest_difference()
-        return describe(value=observe(abs(float(values[furthest])), ends, compared), best=best, worst=worst)
-    low, high = rest.divided_by(start) if ratio else rest.minus(start)
-    columns = (array.tolist() for array in (others, values, low, high))
-    by_group = {labels[i]: observe(value, ends, [i, reference]) for i, value, *ends in zip(*columns, strict=True)}
-    ends = (float(low.min()), float(high.min())) if ratio else largest_absolute(zip(low, high, strict=True))
-    value = observe(abs(float(values[furthest])), ends, [int(others[furthest]), reference])
+    else:
+        low, high = rest.divided_by(start) if ratio else rest.minus(start)
+        columns = (array.tolist() for array in (others, values, low, high))
+        by_group = {labels[i]: observe(value, ends, [i, reference]) for i, value, *ends in zip(*columns, strict=True)}
+        ends = (float(low.min()), float(high.min())) if ratio else largest_absolute(zip(low, high, strict=True))
+        compared = compared[[base, furthest + (furthest >= base)]]
+    value = observe(abs(float(values[furthest])), ends, compared)
     return describe(value=value, best=best, worst=worst, by_group=by_group)
 
 
@@ -115,22 +117,18 @@ def _furthest(distances: Collection[Observed]) -> Observed:
 
     The intervals also bound the true largest distance.
     """
-    furthest = max(distances, key=lambda distance: abs(distance.value))
+    distance = max(distances, key=lambda distance: abs(distance.value))
     low, high = largest_absolute((distance.low, distance.high) for distance in distances)
-    return furthest.model_copy(update={"value": abs(furthest.value), "low": low, "high": high})
+    return distance.model_copy(update={"value": abs(distance.value), "low": low, "high": high})
 
 
 def largest_gap(gaps: Sequence[Gap]) -> Gap | None:
-    """Select the largest of several gaps with simultaneous intervals; None if all are unknown.
-
-    The true largest gap lies between the largest lower end and the largest upper end.
-    """
-    pairs = [(gap, gap.value) for gap in gaps if isinstance(gap.value, Observed)]
-    if not pairs:
+    """Select the largest of several differences with simultaneous intervals; None if all are unknown."""
+    values = [(gap.value, gap) for gap in gaps if isinstance(gap.value, Observed)]
+    if not values:
         return None
-    largest, value = max(pairs, key=lambda pair: pair[1].value)
-    low, high = (max(getattr(quantity, end) for _, quantity in pairs) for end in ("low", "high"))
-    return largest.model_copy(update={"value": value.model_copy(update={"low": low, "high": high})})
+    _, largest = max(values, key=lambda pair: pair[0].value)
+    return largest.model_copy(update={"value": _furthest([value for value, _ in values])})
 
 
 def equalized_odds_gap(estimators: Mapping[str, Estimator], comparison: GroupComparison) -> Gap:
@@ -138,17 +136,16 @@ def equalized_odds_gap(estimators: Mapping[str, Estimator], comparison: GroupCom
 
     The gap is unknown unless both gaps are known.
     """
-    name = "equalized_odds_difference"
-    gaps = [
-        compare_groups(name, estimators[metric], comparison, comparisons=2)
+    first, second = (
+        compare_groups("equalized_odds_difference", estimators[metric], comparison, comparisons=2)
         for metric in ("true_positive_rate", "false_positive_rate")
-    ]
-    left_out = gaps[1].not_assessable | gaps[0].not_assessable
-    unknown = next((gap for gap in gaps if isinstance(gap.value, Unknown)), None)
-    largest = largest_gap(gaps) if unknown is None else unknown
+    )
+    left_out = second.not_assessable | first.not_assessable
+    unknown = next((gap for gap in (first, second) if isinstance(gap.value, Unknown)), None)
+    largest = unknown or largest_gap([first, second])
     assert largest is not None
-    first, second = ({}, {}) if unknown is not None else (gap.by_group for gap in gaps)
-    by_group = {label: _furthest([first[label], second[label]]) for label in first if label in second}
+    shared = () if unknown else [label for label in first.by_group if label in second.by_group]
+    by_group = {label: _furthest([first.by_group[label], second.by_group[label]]) for label in shared}
     return largest.model_copy(update={"not_assessable": left_out, "by_group": by_group})
 
 

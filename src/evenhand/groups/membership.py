@@ -241,11 +241,9 @@ def _group_by_numbers(name: str, numbers: Floats, counts: Integers | None = None
             str(start) if start == end else f"{start} to {end}"
             for start, end in zip(starts, ends.tolist(), strict=True)
         ]
-    if len(whole) == len(numbers):
-        return Membership(name, np.searchsorted(ends, whole), tuple(labels))
     codes = np.full(len(numbers), len(labels), dtype=np.int64)
     codes[~missing] = np.searchsorted(ends, whole)
-    return Membership(name, codes, (*labels, MISSING))
+    return Membership(name, codes, (*labels, MISSING) if missing.any() else tuple(labels))
 
 
 def _range_ends(values: Integers, sizes: Integers) -> Integers:
@@ -258,8 +256,6 @@ def _range_ends(values: Integers, sizes: Integers) -> Integers:
 
 def _distinct_numbers(numbers: Integers, counts: Integers | None = None) -> tuple[Integers, Integers]:
     """Count the people with each number."""
-    if len(numbers) == 0:
-        return numbers, numbers
-    lowest, highest = int(numbers.min()), int(numbers.max())
-    codes, keys = number_combinations([(numbers - lowest, highest - lowest + 1)])
+    lowest = numbers.min(initial=0)
+    codes, keys = number_combinations([(numbers - lowest, int(numbers.max(initial=0) - lowest) + 1)])
     return keys[:, 0] + lowest, np.bincount(codes, weights=counts).astype(np.int64)

@@ -20,23 +20,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-class CalibrationBin(ResultPart):
-    """Calibration of the people in a group whose scores are in the same bin, one of ten.
-
-    Attributes:
-        by, group: Protected attribute and group.
-        n: Number of people with a true label or number.
-        mean_score: Mean score, or mean numeric decision.
-        base_rate: Observed rate of the favourable label, or mean true value.
-    """
-
-    by: str
-    group: str
-    n: int
-    mean_score: Quantity
-    base_rate: Quantity
-
-
 class Curve(ResultPart):
     """A metric as a function of the threshold, with a band that is simultaneous over all thresholds.
 
@@ -205,8 +188,9 @@ class GroupMetrics(GroupedResult):
         favourable: Favourable label; for numbers ``higher`` or ``lower``.
         everyone: All people as one group. Further metrics for two labels: ``generalized_entropy_index`` and
             ``theil_index`` if there are true labels, and ``auc`` if there are scores as well.
-        calibration: Calibration by group of each single attribute; empty without scores or true labels. For numbers,
-            the scores are the numeric decisions.
+        calibration: Calibration by each single attribute; empty without scores or true labels. The groups are the
+            people of a group with scores in the same bin, one of ten, and with a true label: their ``mean_score`` and
+            ``base_rate``. For numbers, the bins are those of the numeric decisions: ``mean`` and ``true_mean``.
         people_fingerprint: SHA-256 of the groups and true labels of all people, in the order of the data.
         kept: Decisions and scores of all people, for comparison with another audit. None unless requested.
         decided_by: Threshold that was applied to the scores; None if decisions were recorded or predicted.
@@ -224,7 +208,7 @@ class GroupMetrics(GroupedResult):
     kind: Literal["groups"] = "groups"
     favourable: str
     everyone: Group
-    calibration: tuple[CalibrationBin, ...] = ()
+    calibration: tuple[Breakdown, ...] = ()
     people_fingerprint: str = ""
     kept: KeptDecisions | None = None
     decided_by: Threshold | None = None
@@ -266,8 +250,11 @@ class GroupMetrics(GroupedResult):
         return "" if self.label_set is None else self.label_set.target
 
     def _small_groups_hidden(self) -> dict[str, Any]:
-        calibration = tuple(part for part in self.calibration if part.n >= self.min_group_size)
-        return {**super()._small_groups_hidden(), "kept": None, "calibration": calibration}
+        calibration = [
+            breakdown.model_copy(update={"groups": tuple(group for group in breakdown.groups if not group.small)})
+            for breakdown in self.calibration
+        ]
+        return {**super()._small_groups_hidden(), "kept": None, "calibration": tuple(calibration)}
 
     def document(self) -> Document:
         """Build a document with the gaps between groups, then the metrics of each group."""

@@ -20,6 +20,7 @@ from evenhand.groups.wording.tables import (
 from evenhand.stats.metric_specs import LOWER_IS_WORSE
 from evenhand.stats.quantity import (
     Estimated,
+    Quantity,
     Sampled,
     Unknown,
     format_ends,
@@ -162,16 +163,13 @@ def gap_answers(result: GroupMetrics) -> Iterator[Metric]:
     gaps += [(proxies, proxies.gaps[0], f"{main.title}, by probability") for proxies in result.proxies]
     for breakdown, gap, title in gaps:
         by = join_names(breakdown.by)
-        if gap is None or isinstance(gap.value, Unknown):
-            reason = f"at least two groups must have {result.min_group_size} people"
-            if gap is not None and isinstance(gap.value, Unknown):
-                reason = gap.value.reason
-            elif len(breakdown.groups) == 1:
-                reason = "there is one group only"
-            number = ReportedNumber("-", kind="unknown", basis=f"not computable: {reason}")
+        value: Quantity = Unknown(reason="there are fewer than two groups to compare") if gap is None else gap.value
+        if isinstance(value, Unknown):
+            number = ReportedNumber("-", kind="unknown", basis=f"not computable: {value.reason}")
             next_step = f"add people until each group has at least {result.min_group_size}"
             yield Metric(title, number, about=by, next_step=next_step)
             continue
+        assert gap is not None
         compared = main.compared.format(label=gap.largest_at)
         note = f"highest {compared}: {gap.best}; lowest: {gap.worst}"
         if gap.reference:
@@ -180,13 +178,13 @@ def gap_answers(result: GroupMetrics) -> Iterator[Metric]:
         ratio = breakdown.gap("demographic_parity_ratio")
         basis = None
         rule = "" if ratio is None else f"four-fifths rule: {four_fifths_sentence(ratio)}"
-        if gap.bounds and isinstance(gap.value, Estimated):
-            basis = f"from the probabilities of {gap.value.n:,} people"
+        if gap.bounds and isinstance(value, Estimated):
+            basis = f"from the probabilities of {value.n:,} people"
             rule = describe_bounds(gap)
         notes = (f"{note}{unit_and_weights(result)}", rule, describe_not_assessable(gap))
         yield Metric(
             title,
-            show_metric(gap.name, gap.value, basis=basis),
+            show_metric(gap.name, value, basis=basis),
             tuple(filter(None, notes)),
             by,
             _next_step(result, breakdown, gap, ratio),

@@ -14,6 +14,7 @@ from evenhand.core.document import (
     Fold,
     Heading,
     Note,
+    ReportedNumber,
     Table,
     TableRow,
     Text,
@@ -35,9 +36,9 @@ from evenhand.groups.wording.tables import (
     unit_and_weights,
     weighted_by,
 )
-from evenhand.groups.wording.thresholds import describe_rule, threshold_blocks
+from evenhand.groups.wording.thresholds import describe_limit, threshold_blocks
 from evenhand.stats.metric_specs import RATE_TITLES
-from evenhand.stats.quantity import Estimated, Unknown, show_quantity
+from evenhand.stats.quantity import Estimated, Quantity, Unknown, show_quantity
 
 DRAWN = 40
 """Maximum number of groups in a figure."""
@@ -195,8 +196,12 @@ def _calibration_blocks(result: GroupMetrics, *, level: int) -> Iterator[Block]:
     if not result.calibration:
         return
     is_number = result.outcome is not None
-    columns = ("mean decided", "mean true") if is_number else ("mean score", "observed rate")
-    name = "true_mean" if is_number else "rate"
+    columns = {"mean score": ("", "mean_score"), "observed rate": ("", "base_rate")}
+    if is_number:
+        columns = {"mean decided": ("", "mean"), "mean true": ("", "true_mean")}
+
+    def show(_: str, quantity: Quantity) -> ReportedNumber:
+        return show_quantity(quantity, "true_mean" if is_number else "rate")
 
     yield Heading("Calibration by group", level, detail=True)
     if result.outcome is None:
@@ -206,7 +211,8 @@ def _calibration_blocks(result: GroupMetrics, *, level: int) -> Iterator[Block]:
             f"Among people with a similar {result.outcome.name}, the true values should be equally high in every "
             f"group. People are binned by the deciles of {result.outcome.name} over all people."
         )
-    for by in dict.fromkeys(part.by for part in result.calibration):
+    for breakdown in result.calibration:
+        by = join_names(breakdown.by)
         if not is_number:
             yield Figure(
                 "calibration",
@@ -216,27 +222,15 @@ def _calibration_blocks(result: GroupMetrics, *, level: int) -> Iterator[Block]:
                 result,
                 (by,),
             )
-        bins = [part for part in result.calibration if part.by == by]
-        order = ""
-        if len(bins) > PAGE_ROWS:
+        if len(breakdown.groups) > PAGE_ROWS:
             sizes = Counter[str]()
-            for part in bins:
-                sizes[part.group] += part.n
-            bins, order = sorted(bins, key=lambda part: -sizes[part.group]), "the largest groups first"
-        table = Table(
-            f"Calibration by {by}: {_describe_intervals(result)}",
-            (Column(by), Column("people", numeric=True), *(Column(title, numeric=True) for title in columns)),
-            tuple(
-                TableRow(
-                    (part.group, part.n, show_quantity(part.mean_score, name), show_quantity(part.base_rate, name)),
-                    faint=part.n < result.min_group_size,
-                )
-                for part in bins
-            ),
-            usual="observed",
-            order=order,
-        )
-        yield Fold(f"Calibration by {by} in numbers", (table,))
+            for group in breakdown.groups:
+                sizes[group.label] += group.size
+            groups = sorted(breakdown.groups, key=lambda group: -sizes[group.label])
+            breakdown = breakdown.model_copy(update={"groups": tuple(groups)})
+        caption = f"Calibration by {by}: {_describe_intervals(result)}"
+        table = group_table(caption, result, breakdown, columns, show, order="the largest groups first")
+        yield Fold(f"Calibration by {by} in numbers", tuple(table))
 
 
 def rule_notes(result: GroupMetrics) -> Iterator[Note]:
@@ -244,4 +238,5 @@ def rule_notes(result: GroupMetrics) -> Iterator[Note]:
     if result.low_is_good:
         yield Note("Low scores are favourable here. Scores of the favourable decision are 1 minus the original scores.")
     if result.decided_by is not None:
-        yield Note(describe_rule(result.decided_by))
+        limit = describe_limit(f"{result.decided_by.value:g}", result.decided_by)
+        yield Note(f"Decisions are made from the score: selected {limit}.")

@@ -87,24 +87,22 @@ def label_notes(result: GroupMetrics) -> Iterator[Note]:
 def small_group_notes(result: GroupedResult) -> Iterator[Note]:
     """Yield the groups that are too small for gaps, and those where a custom metric is unknown."""
     for breakdown in result.breakdowns:
-        small = [group for group in breakdown.groups if group.small]
+        start = f"Not assessable by {join_names(breakdown.by)}"
+        small = {group.label: group.size for group in breakdown.groups if group.small}
         if small:
-            by = join_names(breakdown.by)
-            groups = list_counts({group.label: group.size for group in small})
-            people = format_count(sum(group.size for group in small), *result.members)
+            people = format_count(sum(small.values()), *result.members)
             yield Note(
-                f"Not assessable by {by}: {result.too_few}, excluded from the gaps: {groups}",
+                f"{start}: {result.too_few}, excluded from the gaps: {list_counts(small)}",
                 "caution",
-                f"Not assessable by {by}: {format_count(len(small), 'group', 'groups')} of {result.too_few}, {people} "
-                "in all.",
+                f"{start}: {format_count(len(small), 'group', 'groups')} of {result.too_few}, {people} in all.",
             )
-    for breakdown in result.breakdowns:
-        large = {group.label for group in breakdown.groups if not group.small}
         for gap in breakdown.gaps:
-            undefined = {label: n for label, n in gap.not_assessable.items() if label in large}
+            undefined = {label: n for label, n in gap.not_assessable.items() if label not in small}
             if undefined and gap.name not in METRICS:  # the gap of a custom metric is not in the summary
-                text = f"Not assessable by {join_names(breakdown.by)}: {gap.name} leaves out {list_counts(undefined)}"
-                yield Note(f"{text}, where {gap.metric} is unknown or too few people have a true label", "caution")
+                text = f"{gap.name} leaves out {list_counts(undefined)}"
+                yield Note(
+                    f"{start}: {text}, where {gap.metric} is unknown or too few people have a true label", "caution"
+                )
 
 
 def overall_table(result: GroupMetrics) -> Table:
@@ -204,6 +202,7 @@ def group_table(
     breakdown: Breakdown,
     columns: Mapping[str, tuple[str, str]],
     show: ShowNumber = show_metric,
+    order: str = "lowest selection rate first",
 ) -> Iterator[Table]:
     """Yield a table with one row per group; nothing without columns. With weights, it has a column of effective sizes.
 
@@ -214,7 +213,7 @@ def group_table(
     effective = () if result.weights is None else ("effective size",)
 
     def row(group: Group) -> TableRow:
-        notes = f"{result.too_few}: excluded from the gaps" if group.small else "", group.caution()
+        notes = f"{result.too_few}: excluded from the gaps" if group.small and breakdown.gaps else "", group.caution()
         texts: list[ReportedNumber | str | int] = [group.label, group.size]
         texts += [f"{group.effective_size or 0:,.0f}" for _ in effective]
         for label, name in columns.values():
@@ -231,7 +230,7 @@ def group_table(
         ),
         tuple(map(row, breakdown.listed)),
         usual="observed",
-        order="lowest selection rate first",
+        order=order,
     )
 
 

@@ -19,11 +19,6 @@ MORE = 20
 """Number of thresholds in the table with all gaps; the JSON contains all thresholds."""
 
 
-def describe_rule(threshold: Threshold) -> str:
-    """Describe the threshold of an audit."""
-    return f"Decisions are made from the score: selected {describe_limit(f'{threshold.value:g}', threshold)}."
-
-
 def describe_limit(threshold: str, thresholds: Threshold | ThresholdCurves) -> str:
     """Return ``from 0.5 on``, or ``up to 0.5`` if low scores are good."""
     return f"up to {threshold}" if thresholds.low_is_good else f"from {threshold} on"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from evenhand.core.text import format_percent, format_significant
 from evenhand.groups.breakdown import Breakdown, Group
-from evenhand.groups.result import CalibrationBin, GroupMetrics
+from evenhand.groups.result import GroupMetrics
 from evenhand.groups.wording.gaps import FOUR_FIFTHS
 from evenhand.groups.wording.groups import DRAWN
 from evenhand.stats.metric_specs import METRICS
@@ -173,16 +173,12 @@ class Reliability:
 
 def draw_calibration(result: GroupMetrics, by: str) -> list[Reliability]:
     """Draw reliability of the scores, one panel per group of one attribute."""
-    groups: dict[str, list[CalibrationBin]] = {}
-    for entry in (each for each in result.calibration if each.by == by):
-        groups.setdefault(entry.group, []).append(entry)
-    sizes = {name: sum(entry.n for entry in own) for name, own in groups.items()}
+    groups: dict[str, list[Group]] = {}
+    for part in next(breakdown.groups for breakdown in result.calibration if breakdown.by == (by,)):
+        groups.setdefault(part.label, []).append(part)
+    sizes = {name: sum(part.size for part in bins) for name, bins in groups.items()}
     largest = sorted(groups, key=lambda name: -sizes[name])[:MOST_PANELS]
-    return [
-        Reliability(name, sizes[name], _reliability_panel(groups[name], result.min_group_size))
-        for name in groups
-        if name in largest
-    ]
+    return [Reliability(name, sizes[name], _reliability_panel(groups[name])) for name in groups if name in largest]
 
 
 def select_groups(breakdown: Breakdown, metric: str = "selection_rate", limit: int = DRAWN) -> list[Group]:
@@ -246,17 +242,16 @@ def _axis_end(groups: list[Group], metric: str) -> float:
     return min(1.0, max([min(highest, 1.6 * max(sure, default=1.0)), *marks])) or 1.0
 
 
-def _reliability_panel(
-    bins: list[CalibrationBin], min_group_size: int
-) -> tuple[tuple[float, float, float, float, str], ...]:
+def _reliability_panel(bins: list[Group]) -> tuple[tuple[float, float, float, float, str], ...]:
+    pairs = [(part, part.metrics["mean_score"], part.metrics["base_rate"]) for part in bins]
     return tuple(
         (
-            entry.mean_score.value,
-            entry.base_rate.value,
-            getattr(entry.base_rate, "low", entry.base_rate.value),
-            getattr(entry.base_rate, "high", entry.base_rate.value),
-            "faint" if entry.n < min_group_size else "same",
+            score.value,
+            rate.value,
+            getattr(rate, "low", rate.value),
+            getattr(rate, "high", rate.value),
+            "faint" if part.small else "same",
         )
-        for entry in bins
-        if not isinstance(entry.base_rate, Unknown) and not isinstance(entry.mean_score, Unknown)
+        for part, score, rate in pairs
+        if not isinstance(rate, Unknown) and not isinstance(score, Unknown)
     )
