@@ -267,7 +267,7 @@ def test_a_real_data_set():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--decision", "premium", "--score", "claim"], "scores require labels as decisions"),
+        (["--decision", "premium", "--score", "claim"], "requires a favourable label, and"),
         (["--decision", "premium", "--favourable", "cheap"], "for numbers, use --kind number"),
         (["--decision", "premium", "--kind", "price"], "expected kind label"),
         (["--decision", "sex2", "--kind", "number"], "expected numbers in the column 'sex2'"),
@@ -289,7 +289,7 @@ def test_rows_without_a_number_are_left_out_and_counted():
     assert (reading.rows, reading.used, reading.left_out) == (NUMBERS_N, NUMBERS_N - 7, {"without a decision": 7})
     with pytest.raises(DataError, match="expected a finite number"):
         evenhand.audit_predictions(np.where(PREMIUM < 200, np.inf, PREMIUM), sensitive_features={"sex": NUMBERS_SEX})
-    with pytest.raises(OptionError, match="scores require labels as decisions"):
+    with pytest.raises(OptionError, match="requires a favourable label, and"):
         evenhand.audit_predictions(PREMIUM, sensitive_features={"sex": NUMBERS_SEX}, y_score=np.ones(NUMBERS_N))
 
 

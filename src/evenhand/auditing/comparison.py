@@ -31,7 +31,14 @@ from evenhand.core.typing import Floats, Integers
 from evenhand.errors import DataError, OptionError
 from evenhand.groups.breakdown import Breakdown, Gap, Group
 from evenhand.stats.level import bonferroni
-from evenhand.stats.metric_specs import GAP_TITLES, METRIC_TITLES, METRICS, NUMBER_GAP_TITLES, NUMBER_TITLES
+from evenhand.stats.metric_specs import (
+    GAP_TITLES,
+    METRIC_TITLES,
+    METRICS,
+    NUMBER_GAP_TITLES,
+    NUMBER_TITLES,
+    metric_spec,
+)
 from evenhand.stats.paired import PairedCells, change_of_gap, paired_difference
 from evenhand.stats.proportion import (
     DIFFERENCE_METHOD,
@@ -205,7 +212,7 @@ def _bound_change(
             confidence=confidence,
             method=pending.method + simultaneous,
         )
-        verdict = _judge(low, high, METRICS[pair.name].worse if pair.name in METRICS else "")
+        verdict = _judge(low, high, metric_spec(pair.name).worse)
     return ChangeLine(**pair._asdict(), change=change, pairing=pending.pairing, verdict=verdict, caution=caution)
 
 

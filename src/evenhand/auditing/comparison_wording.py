@@ -19,7 +19,7 @@ from evenhand.core.document import (
     Text,
 )
 from evenhand.core.text import format_count, format_level
-from evenhand.stats.metric_specs import METRICS, unit_of
+from evenhand.stats.metric_specs import METRICS, metric_spec, unit_of
 from evenhand.stats.quantity import Descriptive, Known, Observed, Proved, Quantity, Unknown, format_value, show_quantity
 
 PAIRINGS = {
@@ -161,4 +161,4 @@ def _report_number(quantity: Quantity, line: ChangeLine) -> ReportedNumber:
 
 
 def _format_known(quantity: Known, line: ChangeLine) -> str:
-    return format_value(quantity, line.name if line.name in METRICS else "own_metric")
+    return format_value(quantity, metric_spec(line.name).name)

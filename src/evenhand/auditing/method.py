@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from evenhand.certification.certificate.result import estimated_share
 from evenhand.core.text import SIMULATED, list_some
 from evenhand.groups.wording.tables import confidence_levels
-from evenhand.stats.metric_specs import METRICS
+from evenhand.stats.metric_specs import METRICS, metric_spec
 from evenhand.stats.quantity import Estimated, Observed, Quantity
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def confidence_level(audit: AuditResult) -> str:
 def _list_quantities(audit: AuditResult) -> Iterator[tuple[str, Quantity]]:
     """Yield the quantities of an audit, with their titles."""
     for number in audit.numbers():
-        yield METRICS[number.name].heading if number.name in METRICS else number.name, number.quantity
+        yield metric_spec(number.name).heading, number.quantity
     for certificate in audit.certificates:
         yield "total share of different decisions", estimated_share(certificate)
     for breakdown in audit.groups.calibration:

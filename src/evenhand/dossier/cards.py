@@ -10,7 +10,7 @@ import yaml
 
 from evenhand.core.document import Text
 from evenhand.core.result import ResultNumber
-from evenhand.stats.metric_specs import METRICS
+from evenhand.stats.metric_specs import metric_spec
 from evenhand.stats.quantity import Known, Unknown, show_quantity
 
 if TYPE_CHECKING:
@@ -80,11 +80,11 @@ def _table_row(number: ResultNumber) -> str:
 
 
 def _metric_name(number: ResultNumber) -> str:
-    return number.name if number.name in METRICS else "own_metric"
+    return metric_spec(number.name).name
 
 
 def _title(number: ResultNumber) -> str:
-    return METRICS[number.name].heading if number.name in METRICS else number.name
+    return metric_spec(number.name).heading
 
 
 def _escape(text: str) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.stats.mean import ADJUSTED
-from evenhand.stats.metric_specs import METRICS
+from evenhand.stats.metric_specs import metric_spec
 from evenhand.stats.proportion import DIFFERENCE_METHOD, EXACT, Limits, ProportionLimits, mean_limits
 from evenhand.stats.quantity import Observed, Quantity, Unknown
 
@@ -48,13 +48,12 @@ class Estimator:
     @property
     def denominator(self) -> str:
         """Description of the people in the denominator."""
-        return METRICS[self.metric if self.metric in METRICS else "own_metric"].denominator
+        return metric_spec(self.metric).denominator
 
     @property
     def requirement(self) -> str:
         """Description of the people that a compared group must have."""
-        title = METRICS[self.metric].title if self.metric in METRICS else self.metric
-        return f"{self.denominator}, and a known {title}" if self.unknown else self.denominator
+        return f"{self.denominator}, and a known {metric_spec(self.metric).title}" if self.unknown else self.denominator
 
     def comparable(self, min_size: int) -> Booleans:
         """Return a mask of the groups that are large enough for a comparison, and have a number."""
@@ -69,20 +68,14 @@ class Estimator:
         ]
         present = np.flatnonzero(self.n > 0)
         limits = self.limits(present, confidence)
+        method = self.method + self.weighting
         columns = (array.tolist() for array in (present, limits.value, limits.low, limits.high))
         for i, value, low, high in zip(*columns, strict=True):
             if np.isnan(low):
-                reason = self.unknown if isinstance(self.unknown, str) else self.unknown[i]
-                quantities[i] = Unknown(reason=reason)
-                continue
-            quantities[i] = Observed(
-                value=value,
-                n=int(self.people[i]),
-                low=low,
-                high=high,
-                confidence=confidence,
-                method=self.method + self.weighting,
-            )
+                quantities[i] = Unknown(reason=self.unknown if isinstance(self.unknown, str) else self.unknown[i])
+            else:
+                n = int(self.people[i])
+                quantities[i] = Observed(value=value, n=n, low=low, high=high, confidence=confidence, method=method)
         return quantities
 
 

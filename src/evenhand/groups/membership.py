@@ -214,8 +214,7 @@ def find_references(references: Sequence[str], memberships: Sequence[Membership]
     for text in references:
         name, equals, label = text.partition("=")
         if not equals or name not in by_name:
-            hint = f"the attributes are: {', '.join(by_name)}" if equals else "such as sex=Male"
-            hint = (suggest_name(name, by_name) if equals else "") + hint
+            hint = f"{suggest_name(name, by_name)}the attributes are: {', '.join(by_name)}"
             raise OptionError(f"expected a reference as ATTRIBUTE=GROUP, got {text!r}", location="reference", hint=hint)
         membership = by_name[name]
         present = [membership.labels[code] for code in np.unique(membership.codes).tolist()]

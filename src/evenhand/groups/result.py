@@ -76,6 +76,11 @@ class ThresholdCurves(ResultPart):
     low_is_good: bool = False
     curves: tuple[Curve, ...]
 
+    @property
+    def applied(self) -> float | None:
+        """Value of the threshold of the audit."""
+        return None if self.in_force is None else self.in_force.value
+
     def curve(self, name: str, by: str = "", group: str = "") -> Curve | None:
         """Return one curve; None if it does not exist."""
         return next((curve for curve in self.curves if (curve.name, curve.by, curve.group) == (name, by, group)), None)

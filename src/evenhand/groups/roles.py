@@ -180,12 +180,12 @@ class DecisionRoles:
         true_labels = None if truth is None or numeric else OutcomeColumn.read(truth)
         target = infer_target(decision, self.favourable, outcome, true_labels=true_labels)
         if self.membership or self.score:
-            message = "probabilities of groups require " if self.membership else "scores require "
-            message += "labels as decisions" if numeric else "one favourable decision"
-            content = "holds numbers" if numeric else "is compared label by label"
             argument = "membership" if self.membership else "y_score"
-            hint = f"omit `{argument}=`, or name the `favourable=` label and use `kind=label`"
-            raise OptionError(f"{message}, and {decision.name!r} {content}", hint=hint)
+            raise OptionError(
+                f"`{argument}=` requires a favourable label, and {decision.name!r} "
+                f"{'holds numbers' if numeric else 'is compared label by label'}",
+                hint=f"omit `{argument}=`, or name the `favourable=` label and use `kind=label`",
+            )
         if numeric:
             decided, labelled = ~decision.labels.missing(), None if truth is None else ~truth.missing()
         else:

@@ -101,18 +101,16 @@ class _Tracer(NamedTuple):
                 yield self._curve("accuracy", (curves.rates[0], low[0], high[0]), people, BOOTSTRAP)
             return
         yield from self._trace_rates(selected, partition, np.flatnonzero(self._large(selected)).tolist())
-        yield from self._trace_gap("demographic_parity_difference", partition, selected, known)
+        yield from self._trace_gap("demographic_parity_difference", partition, known)
         if truth is not None:
-            positive = known & (truth == 1)
-            yield from self._trace_gap(
-                "equal_opportunity_difference", partition, self._count(partition, positive), positive
-            )
+            yield from self._trace_gap("equal_opportunity_difference", partition, known & (truth == 1))
 
     def _large(self, curves: RateCurves) -> Booleans:
         return np.asarray(curves.effective >= self.config.min_group_size)
 
-    def _trace_gap(self, name: str, partition: Partition, curves: RateCurves, among: Booleans) -> Iterator[Curve]:
+    def _trace_gap(self, name: str, partition: Partition, among: Booleans) -> Iterator[Curve]:
         """Yield the gap of a rate; nothing if fewer than two groups have a large enough denominator."""
+        curves = self._count(partition, among)
         large = self._large(curves)
         if large.sum() < 2:
             return

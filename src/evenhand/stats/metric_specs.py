@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 Unit: TypeAlias = Literal["percent", "decimal", "target"]
@@ -277,6 +277,11 @@ MEASURED_FAMILIES = ("group", "overall", "number", "label rate", "label")
 
 METRICS = {spec.name: spec for spec in _SPECS}
 """Metrics by name."""
+
+
+def metric_spec(name: str) -> MetricSpec:
+    """Return the specification of a metric. A custom metric has the name ``own_metric`` and its own name as a title."""
+    return METRICS.get(name) or replace(METRICS["own_metric"], title=name)
 
 
 def names_of(*families: Family) -> tuple[str, ...]:

@@ -53,9 +53,9 @@ def measure_lists(
         received, deserved = ranked.treatment()
         treatment = {TREATMENT: ranked.add_up(ranked.codes, deserved)}
         parts.append((lambda codes: {TREATMENT: ranked.add_up(codes, received)}, treatment, ranked.peers))
-    # Numbers that are a measure times an average over all candidates, up to a maximum.
+    # Numbers that are a measure times an average over all candidates, at most 1.
     averages = ranked.averages[:, None]
-    scaled = {EXPOSURE: [("exposure", averages[:1], np.inf)], SELECTION: [("selection_rate", averages[1:], 1.0)]}
+    scaled = {EXPOSURE: {"exposure": averages[:1]}, SELECTION: {"selection_rate": averages[1:]}}
     groups: list[dict[str, dict[str, Any]]] = [
         {"metrics": {}, "rates": {str(k): {} for k in ranked.config.at}} for _ in ranked.labels
     ]
@@ -70,7 +70,8 @@ def measure_lists(
             if measure == PAIRS:
                 continue
             cells = np.stack([values[0], *limits], axis=-1)
-            for name, scale, highest in [*scaled.get(measure, ()), (measure, np.ones(1), np.inf)]:
+            for name, scale in (scaled.get(measure, {}) | {measure: np.ones(1)}).items():
+                highest = np.inf if name == measure else 1.0
                 table = np.concatenate([np.minimum(cells[..., :3] * scale, highest), cells[..., 3:]], axis=-1)
                 for group, row in zip(groups, table.tolist(), strict=True):
                     owners = group["rates"].values() if measure == SELECTION else [group["metrics"]]

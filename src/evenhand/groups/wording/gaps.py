@@ -105,9 +105,9 @@ def describe_decisions(result: GroupMetrics) -> str:
     """Describe the decisions: the favourable label, all labels, the grades in their order, or the unit of numbers."""
     outcome, labels = result.outcome, result.label_set
     if outcome is not None:
-        favourable = {"higher": "; high numbers are favourable", "lower": "; low numbers are favourable"}
+        favourable = result.favourable.removesuffix("er") if result.favourable in ("higher", "lower") else ""
         unit = "" if outcome.unit is None else f" in {outcome.unit}"
-        return f"{outcome.name} is a number{unit}{favourable.get(result.favourable, '')}"
+        return f"{outcome.name} is a number{unit}{favourable and f'; {favourable} numbers are favourable'}"
     if labels is None:
         return f"Favourable decision: {result.favourable}. People with this decision are called selected."
     listed = list_some(labels.labels)

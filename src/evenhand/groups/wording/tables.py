@@ -10,7 +10,7 @@ from evenhand.core.text import format_count, format_level, join_names
 from evenhand.groups.breakdown import Breakdown, Gap, Group, describe_selective, list_counts
 from evenhand.groups.label_coverage import PREFIX
 from evenhand.groups.result import GroupedResult, GroupMetrics
-from evenhand.stats.metric_specs import LOWER_IS_WORSE, METRICS, RANGE, order_names
+from evenhand.stats.metric_specs import LOWER_IS_WORSE, METRICS, RANGE, metric_spec, order_names
 from evenhand.stats.quantity import (
     Quantity,
     Sampled,
@@ -71,10 +71,10 @@ def confidence_levels(result: GroupedResult) -> str:
 def label_notes(result: GroupMetrics) -> Iterator[Note]:
     """Yield a caution if true labels (or numbers) are selective, for all people or by an attribute."""
     truth = "label" if result.outcome is None else "number"
-    cautions = {"everyone": result.everyone.caution()}
-    if not cautions["everyone"]:
-        single = [breakdown for breakdown in result.breakdowns if len(breakdown.by) == 1]
-        cautions = {f"by {breakdown.by[0]}": describe_selective(breakdown.groups) for breakdown in single}
+    single = [breakdown for breakdown in result.breakdowns if len(breakdown.by) == 1]
+    cautions = {f"by {breakdown.by[0]}": describe_selective(breakdown.groups) for breakdown in single}
+    if result.everyone.caution():
+        cautions = {"everyone": result.everyone.caution()}
     counts = [f"{about}: {caution.removeprefix(PREFIX)}" for about, caution in cautions.items() if caution]
     if counts:
         yield Note(
@@ -122,12 +122,12 @@ def overall_table(result: GroupMetrics) -> Table:
 
 def title_metric(name: str) -> str:
     """Return the title of a metric; custom metrics have their name."""
-    return METRICS[name].heading if name in METRICS else name
+    return metric_spec(name).heading
 
 
 def show_metric(name: str, quantity: Quantity, *, basis: str | None = None) -> ReportedNumber:
     """Format a metric or a gap."""
-    return show_quantity(quantity, name if name in METRICS else "own_metric", basis=basis)
+    return show_quantity(quantity, metric_spec(name).name, basis=basis)
 
 
 ShowNumber: TypeAlias = Callable[[str, Quantity], ReportedNumber]
@@ -140,7 +140,7 @@ def title_gap(gap: Gap) -> str:
         ": "
     )
     if gap.reference:
-        metric = METRICS[gap.metric].title if gap.metric in METRICS else gap.metric
+        metric = metric_spec(gap.metric).title
         verb = "divided by" if gap.name in LOWER_IS_WORSE else "furthest from"
         comparison = f"{f'{metric} ' if metric in comparison else ''}{verb} that of {gap.reference}"
     title, label = f"{name}: {comparison}", gap.label or gap.largest_at

@@ -30,12 +30,11 @@ def threshold_table(curves: ThresholdCurves, *, every: bool = False) -> Table:
     if not every:
         shown = [curve for curve in shown if curve.name != "equal_opportunity_difference"]
     titles = [METRICS[curve.name].title + (f" by {curve.by}" if curve.by else "") for curve in shown]
-    own = () if curves.in_force is None else (curves.in_force.value,)
     rows = []
     for place in _choose_rows(curves, MORE if every else LISTED):
         threshold = curves.thresholds[place]
         cells = [show_quantity(curve.at(place), curve.name if curve.by else "rate") for curve in shown]
-        name = f"{threshold:.3g}" + (" (in force)" if threshold in own else "")
+        name = f"{threshold:.3g}" + (" (in force)" if threshold == curves.applied else "")
         rows.append(TableRow((ReportedNumber(name, threshold), *cells)))
     level = format_level(shown[0].confidence)
     return Table(
@@ -50,8 +49,7 @@ def threshold_table(curves: ThresholdCurves, *, every: bool = False) -> Table:
 def _choose_rows(curves: ThresholdCurves, rows: int) -> list[int]:
     count = len(curves.thresholds)
     places = {round(i * (count - 1) / (rows + 1)) for i in range(1, rows + 1)} if count > rows else {*range(count)}
-    own = () if curves.in_force is None else (curves.in_force.value,)
-    return sorted(places | {i for i, threshold in enumerate(curves.thresholds) if threshold in own})
+    return sorted(places | {i for i, threshold in enumerate(curves.thresholds) if threshold == curves.applied})
 
 
 def threshold_blocks(curves: ThresholdCurves) -> Iterator[Block]:
@@ -80,9 +78,6 @@ def threshold_blocks(curves: ThresholdCurves) -> Iterator[Block]:
         left_out = {label: n for gap in reversed(gaps) for label, n in gap.items()}
         if left_out:
             yield Text(f"Excluded from the gaps by {by} because they are too small: {list_counts(left_out)}.")
-    title = (
-        "All thresholds in numbers"
-        if count <= MORE
-        else f"About {MORE} thresholds in numbers; the JSON has all {count}"
-    )
+    more = f"About {MORE} thresholds in numbers; the JSON has all {count}"
+    title = more if count > MORE else "All thresholds in numbers"
     yield Fold(title, (threshold_table(curves, every=True),))

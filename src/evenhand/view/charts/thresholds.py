@@ -43,15 +43,14 @@ def draw_curves(curves: ThresholdCurves, by: str, *, width: int = WIDE) -> Spec:
 
 def _places(curves: ThresholdCurves) -> list[int]:
     """Return the indices of the thresholds to draw: about sixty, including both ends and those in force."""
-    own = () if curves.in_force is None else (curves.in_force.value,)
     last = len(curves.thresholds) - 1
     step = 1 + last // POINTS
-    return [i for i, threshold in enumerate(curves.thresholds) if i % step == 0 or i == last or threshold in own]
+    return [i for i, value in enumerate(curves.thresholds) if i % step == 0 or i == last or value == curves.applied]
 
 
 def _panel(curves: ThresholdCurves, lines: Sequence[tuple[str, Curve]], title: str, width: int) -> Spec:
     """Return one panel: each line inside its band; the thresholds in force are dashed."""
-    own = () if curves.in_force is None else (curves.in_force.value,)
+    own = () if curves.applied is None else (curves.applied,)
     places = _places(curves)
     rows: list[Spec] = [
         {
