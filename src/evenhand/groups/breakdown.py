@@ -110,9 +110,9 @@ class Gap(ResultPart):
     Attributes:
         name: Name of the gap, as in ``stats.metric_specs``.
         metric: Metric of the groups that is compared.
-        value: The gap. Differences are >= 0. Ratios are in [0, 1], except for ratios to a reference. The interval
-            covers the true gap between the groups with the largest true difference; for more than two groups, it is
-            simultaneous over all pairs.
+        value: The gap. Differences are non-negative. Ratios are in [0, 1], except for ratios to a reference. The
+            interval covers the true gap between the groups with the largest true difference; for more than two groups,
+            it is simultaneous over all pairs.
         best, worst: Groups with the highest and the lowest value. Empty if nothing is compared.
         reference: Reference group of the comparison. Empty if the highest and the lowest are compared.
         by_group: With a reference, the value of each other group minus that of the reference (ratios: divided by it;

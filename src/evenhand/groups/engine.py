@@ -138,7 +138,7 @@ def describe_groups(
     counts: GroupCounts, partition: Partition, config: GroupConfig, weighted: bool
 ) -> tuple[Group, ...]:
     """Compute the metrics of each group."""
-    # The metrics over all labels come first, without a label.
+    # The first column has the metrics over all labels, and each of the others the rates of one label.
     columns, *rates = (
         {name: estimator.measure(config.confidence) for name, estimator in part.items()}
         for part in (counts.estimators, *counts.rates.values())

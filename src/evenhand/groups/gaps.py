@@ -63,8 +63,8 @@ def compare_groups(
     """Compute the gap in one metric between the groups that are large enough.
 
     With a reference, the gap is the largest absolute difference of any group from it (the smallest ratio). The gap is
-    unknown if fewer than two groups can be compared, or the reference cannot. Intervals are simultaneous over this and
-    all other of the given number of ``comparisons``.
+    unknown if fewer than two groups can be compared, or the reference cannot. Intervals are simultaneous over all pairs
+    of groups in the given number of ``comparisons``, of which this is one.
     """
     labels, confidence, min_size, reference = comparison
     compared = np.flatnonzero(estimator.comparable(min_size))

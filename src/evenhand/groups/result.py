@@ -172,7 +172,7 @@ class GroupedResult(Result):
                 yield ResultNumber(gap.name, attribute, "", gap.value, note, gap.caution, left_out)
 
     def _build_frame(self, columns: tuple[str, ...], *, gaps: bool = False) -> pd.DataFrame:
-        """Build a data frame of the numbers of each group and, on request, the gaps, with an empty group."""
+        """Build a data frame of the numbers of each group and, if requested, the gaps, whose group is empty."""
         import pandas as pd
 
         rows: list[list[Any]] = []

@@ -53,7 +53,7 @@ def measure_lists(
         received, deserved = ranked.treatment()
         treatment = {TREATMENT: ranked.add_up(ranked.codes, deserved)}
         parts.append((lambda codes: {TREATMENT: ranked.add_up(codes, received)}, treatment, ranked.peers))
-    # Numbers that are a measure times an average over all candidates, at most 1.
+    # Numbers that are a measure times an average over all candidates. They are at most 1.
     averages = ranked.averages[:, None]
     scaled = {EXPOSURE: {"exposure": averages[:1]}, SELECTION: {"selection_rate": averages[1:]}}
     groups: list[dict[str, dict[str, Any]]] = [

@@ -234,7 +234,7 @@ def _calibration_blocks(result: GroupMetrics, *, level: int) -> Iterator[Block]:
 
 
 def rule_notes(result: GroupMetrics) -> Iterator[Note]:
-    """Yield the threshold of the audit and whether low scores are favourable."""
+    """Yield notes about favourable low scores and the threshold of the audit."""
     if result.low_is_good:
         yield Note("Low scores are favourable here. Scores of the favourable decision are 1 minus the original scores.")
     if result.decided_by is not None:

@@ -79,7 +79,7 @@ def _headlines(result: RankingResult) -> Iterator[str]:
 
 
 def _list_gaps(breakdown: RankingBreakdown) -> list[Gap]:
-    """List the gaps, those of selection for each k."""
+    """List the gaps; for selection, the gap at each k instead of the largest one."""
     return [gap for gap in breakdown.gaps if not gap.largest_at]
 
 
