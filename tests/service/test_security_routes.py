@@ -8,8 +8,8 @@ from starlette.routing import Mount
 from starlette.testclient import TestClient
 
 from evenhand.service import ServiceConfig, create_app
-from evenhand.service.auth.access import ASSETS, PUBLIC_PATHS, is_public
-from evenhand.service.auth.keys import SCOPES, ApiKey, KeyCache, RequiredScope
+from evenhand.service.auth.access import ASSETS, PUBLIC_PATHS, RequiredScope, is_public
+from evenhand.service.auth.keys import SCOPES, ApiKey, KeyCache
 
 NOBODY = ApiKey("", "nobody", frozenset())
 

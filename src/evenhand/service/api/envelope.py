@@ -111,7 +111,10 @@ class RequestEnvelope:
                         del self.in_flight[name]
             if record_status is not None:
                 record_status(500 if fault else exchange.status)
-        exchange.log(fault)
+        status = 500 if fault else exchange.status
+        level = logging.ERROR if status >= 500 else logging.WARNING if status >= 400 else logging.INFO
+        if logger.isEnabledFor(level):
+            exchange.log(level, status, fault)
 
 
 class _Exchange:
@@ -278,12 +281,9 @@ class _Exchange:
             response.headers["connection"] = "close"
         return response
 
-    def log(self, fault: Exception | None) -> None:
+    def log(self, level: int, status: int, fault: Exception | None) -> None:
         """Log the request."""
-        status, caller = 500 if fault else self.status, self.caller
-        level = logging.ERROR if status >= 500 else logging.WARNING if status >= 400 else logging.INFO
-        if not logger.isEnabledFor(level):
-            return
+        caller = self.caller
         # Anyone can send unlimited requests of this kind. If every request is logged, these are logged as well.
         is_summarized = (caller is None or status == 429) and level == logging.WARNING
         is_logged = not is_summarized or logger.isEnabledFor(logging.INFO)

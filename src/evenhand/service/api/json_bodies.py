@@ -14,6 +14,9 @@ from fastapi.routing import APIRoute
 from evenhand.service.api.error_handlers import HttpError
 from evenhand.service.store.chain import unique_names
 
+JSON_TYPE = re.compile(r"\s*application/([^;]*\+)?json\s*(;|\Z)", re.IGNORECASE)
+"""Pattern of a ``Content-Type`` header for JSON."""
+
 _SURROGATE = re.compile(r"\\u[dD][89A-Fa-f]")
 
 
@@ -87,9 +90,7 @@ class JsonRoute(APIRoute):
             if not isinstance(request, JsonRequest):
                 request = JsonRequest(request.scope, request.receive)
             content_type = request.headers.get("content-type", "")
-            kind, _, subtype = content_type.partition(";")[0].strip().lower().partition("/")
-            is_json = kind == "application" and (subtype == "json" or subtype.endswith("+json"))
-            if self.body_field is not None and not is_json and await request.body():
+            if self.body_field is not None and not JSON_TYPE.match(content_type) and await request.body():
                 received = repr(content_type[:100]) if content_type else "no Content-Type"
                 raise HttpError(
                     415,

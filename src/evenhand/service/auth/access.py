@@ -1,16 +1,19 @@
-"""Checks of requests before their body is read: path, headers and rate limits."""
+"""Checks of requests: who calls, which scopes the route requires, and rate limits."""
 
 from __future__ import annotations
 
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from typing import Any
 
+from fastapi import Request, params
+from fastapi.security import HTTPBearer
 from starlette.datastructures import Headers
 from starlette.requests import cookie_parser
 
 from evenhand.errors import AccessError
-from evenhand.service.auth.keys import ANONYMOUS_CALLER, COOKIE, ApiKey, KeyCache, missing_key_error
+from evenhand.service.auth.keys import ANONYMOUS_CALLER, COOKIE, ApiKey, KeyCache, Scope
 from evenhand.service.settings import ServerConfig
 
 PROBES = ("/healthz", "/readyz")
@@ -73,6 +76,11 @@ async def authenticate(
     return await keys.caller(key)
 
 
+def missing_key_error() -> AccessError:
+    """Build the error for a request without a key."""
+    return AccessError("there is no key", code="key", hint="send a header: Authorization: Bearer evenhand_...")
+
+
 def presented_key(headers: Headers) -> str | None:
     """Return the key in the headers of a request. None if there is none.
 
@@ -99,6 +107,58 @@ def is_own_page(headers: Headers, public_url: str | None) -> bool:
     if site is not None:
         return site in ("same-origin", "none")
     return origin is None or origin == public_url or origin.partition("://")[2] == headers.get("host")
+
+
+class RequiredScope(HTTPBearer):
+    """Dependency of routes that requires a scope, and describes the requirement in OpenAPI.
+
+    A key that is limited to some streams may use routes whose path names one of them.
+
+    Args:
+        scope: Required scope.
+        filtered: Whether the route checks ``ApiKey.streams`` itself.
+    """
+
+    def __init__(self, scope: Scope, *, filtered: bool = False) -> None:
+        super().__init__(
+            scheme_name="key", description="API key of the service, created by `evenhand keys add`.", auto_error=False
+        )
+        self.scope, self._filtered = scope, filtered
+        self._accepted = {scope, "admin"}
+
+    async def __call__(self, request: Request) -> ApiKey:  # type: ignore[override]  # FastAPI's returns the header
+        """Return the caller.
+
+        Raises:
+            AccessError: There is no key, or it does not permit this request.
+        """
+        caller: ApiKey | None = request.scope.get("evenhand.caller")
+        if caller is None:
+            raise missing_key_error()
+        if not caller.scopes & self._accepted:
+            raise AccessError(
+                f"the key {caller.id} of {caller.name} lacks the scope {self.scope!r}",
+                code="scope",
+                hint=f"evenhand keys add NAME --scope {self.scope}",
+            )
+        streams = None if self._filtered else caller.streams
+        if streams is not None and request.path_params.get("name") not in streams:
+            raise limited_key_error(caller)
+        return caller
+
+
+def limited_key_error(caller: ApiKey) -> AccessError:
+    """Build the error for a request to a stream that its key does not cover."""
+    return AccessError(
+        f"the key {caller.id} of {caller.name} is limited to {', '.join(sorted(caller.streams or ()))}",
+        code="scope",
+        hint="evenhand keys add NAME --scope SCOPE --stream STREAM",
+    )
+
+
+def require_scope(scope: Scope, *, filtered: bool = False) -> Any:
+    """Build a dependency of routes that returns the ``ApiKey`` of the caller, and refuses callers without a scope."""
+    return params.Depends(RequiredScope(scope, filtered=filtered))
 
 
 MAX_BUCKETS = 10_000

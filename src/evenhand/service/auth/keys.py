@@ -12,8 +12,6 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, get_args
 
-from fastapi import Request, params
-from fastapi.security import HTTPBearer
 from sqlalchemy import select
 
 from evenhand.errors import AccessError, OptionError, StoreError
@@ -223,63 +221,6 @@ class KeyCache:
 
     def _cache_key(self, digest: str) -> bytes:
         return hashlib.blake2b(digest.encode(), key=self._secret, digest_size=16).digest()
-
-
-class RequiredScope(HTTPBearer):
-    """Dependency of routes that requires a scope, and describes the requirement in OpenAPI.
-
-    A key that is limited to some streams may use routes whose path names one of them.
-
-    Args:
-        scope: Required scope.
-        filtered: Whether the route checks ``ApiKey.streams`` itself.
-    """
-
-    def __init__(self, scope: Scope, *, filtered: bool = False) -> None:
-        super().__init__(
-            scheme_name="key", description="API key of the service, created by `evenhand keys add`.", auto_error=False
-        )
-        self.scope, self._filtered = scope, filtered
-        self._accepted = {scope, "admin"}
-
-    async def __call__(self, request: Request) -> ApiKey:  # type: ignore[override]  # FastAPI's returns the header
-        """Return the caller.
-
-        Raises:
-            AccessError: There is no key, or it does not permit this request.
-        """
-        caller: ApiKey | None = request.scope.get("evenhand.caller")
-        if caller is None:
-            raise missing_key_error()
-        if not caller.scopes & self._accepted:
-            raise AccessError(
-                f"the key {caller.id} of {caller.name} lacks the scope {self.scope!r}",
-                code="scope",
-                hint=f"evenhand keys add NAME --scope {self.scope}",
-            )
-        streams = None if self._filtered else caller.streams
-        if streams is not None and request.path_params.get("name") not in streams:
-            raise limited_key_error(caller)
-        return caller
-
-
-def limited_key_error(caller: ApiKey) -> AccessError:
-    """Build the error for a request to a stream that its key does not cover."""
-    return AccessError(
-        f"the key {caller.id} of {caller.name} is limited to {', '.join(sorted(caller.streams or ()))}",
-        code="scope",
-        hint="evenhand keys add NAME --scope SCOPE --stream STREAM",
-    )
-
-
-def require_scope(scope: Scope, *, filtered: bool = False) -> Any:
-    """Build a dependency of routes that returns the ``ApiKey`` of the caller, and refuses callers without a scope."""
-    return params.Depends(RequiredScope(scope, filtered=filtered))
-
-
-def missing_key_error() -> AccessError:
-    """Build the error for a request without a key."""
-    return AccessError("there is no key", code="key", hint="send a header: Authorization: Bearer evenhand_...")
 
 
 class KeyStore:

@@ -23,7 +23,8 @@ from evenhand.errors import DecisionError
 from evenhand.service.api.context import RequestContext, ServiceContext
 from evenhand.service.api.error_handlers import HttpError
 from evenhand.service.api.routes.streams import join_lines
-from evenhand.service.auth.keys import ApiKey, require_scope
+from evenhand.service.auth.access import require_scope
+from evenhand.service.auth.keys import ApiKey
 from evenhand.service.dashboard.rows import COLUMNS, DashboardRow, RowFilter
 from evenhand.service.dashboard.windows import (
     MAX_WINDOW_ROWS,

@@ -25,7 +25,8 @@ from evenhand.service.api.error_handlers import (
     retry_after_header,
 )
 from evenhand.service.api.json_bodies import JsonRoute
-from evenhand.service.auth.keys import ApiKey, limited_key_error, require_scope
+from evenhand.service.auth.access import limited_key_error, require_scope
+from evenhand.service.auth.keys import ApiKey
 from evenhand.service.generation.generators import (
     PICTURE_OPTIONS,
     TEXT_OPTIONS,

@@ -17,7 +17,8 @@ from evenhand.genai.backends.openai_service import detect_media_type
 from evenhand.service.api.context import RequestContext, ServiceContext
 from evenhand.service.api.error_handlers import HttpError
 from evenhand.service.api.json_bodies import JsonRoute
-from evenhand.service.auth.keys import ApiKey, limited_key_error, require_scope
+from evenhand.service.auth.access import limited_key_error, require_scope
+from evenhand.service.auth.keys import ApiKey
 from evenhand.service.generation.generators import join_texts, last_user_messages, replace_texts
 from evenhand.service.generation.guardrail import GuardrailVerdict
 from evenhand.service.generation.guards import ServedGuard

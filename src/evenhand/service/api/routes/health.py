@@ -7,7 +7,7 @@ from fastapi.concurrency import run_in_threadpool
 
 from evenhand.errors import StoreError
 from evenhand.service.api.context import RequestContext
-from evenhand.service.auth.keys import require_scope
+from evenhand.service.auth.access import require_scope
 from evenhand.service.metrics import MEDIA_TYPE
 
 router = APIRouter(tags=["health"])

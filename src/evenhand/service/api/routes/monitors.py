@@ -13,7 +13,8 @@ from evenhand.errors import DecisionError
 from evenhand.monitoring.result import Alarm
 from evenhand.service.api.context import RequestContext
 from evenhand.service.api.json_bodies import JsonRoute
-from evenhand.service.auth.keys import ApiKey, require_scope
+from evenhand.service.auth.access import require_scope
+from evenhand.service.auth.keys import ApiKey
 from evenhand.service.monitors import alarm_to_dict
 
 router = APIRouter(tags=["monitors"], route_class=JsonRoute)

@@ -20,8 +20,9 @@ from evenhand.errors import DecisionError, EvenhandError
 from evenhand.service.api import error_handlers
 from evenhand.service.api.context import RequestContext, ServiceContext
 from evenhand.service.api.error_handlers import ErrorAnswer
-from evenhand.service.api.json_bodies import JsonRoute, parse_json_body
-from evenhand.service.auth.keys import ApiKey, RequiredScope, require_scope
+from evenhand.service.api.json_bodies import JSON_TYPE, JsonRoute, parse_json_body
+from evenhand.service.auth.access import require_scope
+from evenhand.service.auth.keys import ApiKey
 from evenhand.service.shields import ServedShield
 from evenhand.service.store.tables import streams
 from evenhand.shields.runtime.shield import DecisionReason
@@ -233,57 +234,72 @@ router = APIRouter(prefix="/v1/shields", tags=["shields"], route_class=JsonRoute
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
-def _json_response(shield: ServedShield, content: dict[str, Any], repeated: bool | None = None) -> Response:
-    """Build a response whose headers state whether the shield decides and whether the request was repeated."""
-    headers = {"x-evenhand-guarded": "false" if shield.entry.advisory else "true"}
-    if repeated is not None:
-        headers["x-evenhand-repeated"] = "true" if repeated else "false"
-    return Response(_ENCODER.encode(content), media_type="application/json", headers=headers)
-
-
 class DirectRoute(JsonRoute):
     """Route that bypasses FastAPI for valid requests, because it is used thousands of times a second.
 
-    Its endpoint receives ``name`` from the path, ``payload`` (the body) and ``context``, and returns a response.
-    Invalid requests are passed to FastAPI, which returns the error.
+    Its endpoint receives ``name`` from the path, ``payload`` (the body) and ``context``, and returns the JSON answer.
+    Headers state whether the shield decides and whether the request was repeated. Invalid requests are passed to
+    FastAPI, which returns the error.
     """
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
         super().__init__(path, endpoint, **options)
         self._payload: TypeAdapter[Any] = TypeAdapter(get_type_hints(endpoint, include_extras=True)["payload"])
-        dependencies = [parameter.dependency for parameter in self.dependencies]
-        self._scopes = [dependency for dependency in dependencies if isinstance(dependency, RequiredScope)]
-        assert len(self._scopes) == len(self.dependencies), "a route of this kind depends on scopes alone"
+        (dependency,) = self.dependencies
+        self._required_scope = dependency.dependency
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
         request = Request(scope, receive)
         if scope["method"] == "POST":
-            for required in self._scopes:
-                await required(request)
-            if request.headers.get("content-type", "").partition(";")[0].strip().lower() == "application/json":
+            await self._required_scope(request)
+            if JSON_TYPE.match(request.headers.get("content-type", "")):
                 try:
                     payload = self._payload.validate_python(parse_json_body(scope["evenhand.body"]))
                 except ValidationError:
                     pass
                 else:
-                    response = await self.endpoint(request.path_params["name"], payload, request.app.state.context)
+                    name, context = request.path_params["name"], request.app.state.context
+                    headers = {"x-evenhand-guarded": "false" if context.shields[name].entry.advisory else "true"}
+                    answer = await self.endpoint(name, payload, context)
+                    if (repeated := answer.pop("repeated", None)) is not None:
+                        headers["x-evenhand-repeated"] = "true" if repeated else "false"
+                    response = Response(_ENCODER.encode(answer), media_type="application/json", headers=headers)
                     await response(scope, receive, send)
                     return
         await super().handle(scope, receive, send)
 
 
-async def decide_individual(name: str, payload: DecisionRequest, context: RequestContext) -> Response:
+async def decide_individual(name: str, payload: DecisionRequest, context: RequestContext) -> dict[str, Any]:
     """Decide on one individual. A repeated request with the same ID receives the same answer."""
-    shield = context.shields[name]
-    answer = await _decide(context, shield, payload)
-    return _json_response(shield, answer, answer.pop("repeated"))
+    shield, tracing = context.shields[name], context.ledger.tracing
+    operation = {
+        "op": "decide",
+        "id": payload.id,
+        "group": payload.group,
+        "recommendation": payload.recommendation,
+        **({} if payload.cost is None else {"cost": payload.cost}),
+    }
+    with nullcontext() if tracing is None else tracing.span("evenhand.decide", stream=name) as span:
+        result = await context.ledger.ask(name, operation, id=payload.id)
+        answer = result.answer
+        if span is not None:
+            intervened = bool(answer["intervened"])
+            span.set_attributes({"evenhand.intervened": intervened, "evenhand.repeated": result.repeated})
+    return {
+        "id": payload.id,
+        **answer,
+        "guarded": not shield.entry.advisory,
+        "explanation": DecisionReason(answer["reason"]).words,
+        "bias": answer["certificate"]["bias"],
+        "number": result.number,
+        "repeated": result.repeated,
+    }
 
 
-async def decide_batch(name: str, payload: BatchRequest, context: RequestContext) -> Response:
+async def decide_batch(name: str, payload: BatchRequest, context: RequestContext) -> dict[str, Any]:
     """Decide on several individuals in order. Each result is a decision or an error."""
-    shield = context.shields[name]
-    decisions = [_decide(context, shield, decision) for decision in payload.decisions]
+    decisions = [decide_individual(name, decision, context) for decision in payload.decisions]
     answers: list[dict[str, Any]] = []
     results = await asyncio.gather(*decisions, return_exceptions=True)
     for decision, result in zip(payload.decisions, results, strict=True):
@@ -293,18 +309,11 @@ async def decide_batch(name: str, payload: BatchRequest, context: RequestContext
             raise result
         else:
             answers.append(result)
-    return _json_response(shield, {"results": answers})
+    return {"results": answers}
 
 
-@router.post(
-    "/{name}/labels",
-    dependencies=[require_scope("decide")],
-    response_model=None,
-    responses={200: {"model": LabelAnswer}},
-)
-async def record_label(name: str, payload: LabelRequest, context: RequestContext) -> Response:
+async def record_label(name: str, payload: LabelRequest, context: RequestContext) -> dict[str, Any]:
     """The true label of a decided individual. A repeated label changes nothing."""
-    shield = context.shields[name]
     # IDs of decisions contain no tabs.
     operation = {"op": "label", "id": payload.id, "label": payload.label}
     try:
@@ -318,15 +327,21 @@ async def record_label(name: str, payload: LabelRequest, context: RequestContext
             hint="labels cannot be changed",
         ) from None
     certificate = result.answer["certificate"]
-    answer = {"id": payload.id, "bias": certificate["bias"], "certificate": certificate, "number": result.number}
-    return _json_response(shield, answer, result.repeated)
+    return {
+        "id": payload.id,
+        "bias": certificate["bias"],
+        "certificate": certificate,
+        "number": result.number,
+        "repeated": result.repeated,
+    }
 
 
 def add_decision_routes(app: FastAPI) -> None:
-    """Add the routes for decisions to the application itself, because a nested router costs a second lookup."""
+    """Add the direct routes to the application itself, because a nested router costs a second lookup."""
     for path, endpoint, model in (
         ("/v1/shields/{name}/decisions", decide_individual, DecisionAnswer),
         ("/v1/shields/{name}/decisions/batch", decide_batch, BatchAnswer),
+        ("/v1/shields/{name}/labels", record_label, LabelAnswer),
     ):
         app.router.add_api_route(
             path,
@@ -358,33 +373,6 @@ async def get_shield(name: str, context: RequestContext) -> JSONResponse:
     shield = context.shields[name]
     (summary,) = await run_in_threadpool(_summarize_shields, context, (shield,), counters=True)
     return JSONResponse(summary)
-
-
-async def _decide(context: ServiceContext, shield: ServedShield, payload: DecisionRequest) -> dict[str, Any]:
-    """Decide on one individual, and build the answer, with whether the request was repeated."""
-    name, tracing = shield.entry.name, context.ledger.tracing
-    operation = {
-        "op": "decide",
-        "id": payload.id,
-        "group": payload.group,
-        "recommendation": payload.recommendation,
-        **({} if payload.cost is None else {"cost": payload.cost}),
-    }
-    with nullcontext() if tracing is None else tracing.span("evenhand.decide", stream=name) as span:
-        result = await context.ledger.ask(name, operation, id=payload.id)
-        answer = result.answer
-        if span is not None:
-            intervened = bool(answer["intervened"])
-            span.set_attributes({"evenhand.intervened": intervened, "evenhand.repeated": result.repeated})
-    return {
-        "id": payload.id,
-        **answer,
-        "guarded": not shield.entry.advisory,
-        "explanation": DecisionReason(answer["reason"]).words,
-        "bias": answer["certificate"]["bias"],
-        "number": result.number,
-        "repeated": result.repeated,
-    }
 
 
 def _summarize_shields(

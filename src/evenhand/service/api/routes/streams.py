@@ -14,7 +14,8 @@ from pydantic import BaseModel
 
 from evenhand.errors import DecisionError
 from evenhand.service.api.context import RequestContext, ServiceContext
-from evenhand.service.auth.keys import ApiKey, require_scope
+from evenhand.service.auth.access import require_scope
+from evenhand.service.auth.keys import ApiKey
 from evenhand.service.store.database import read_heads, read_log
 
 router = APIRouter(prefix="/v1/streams", tags=["log"])
