@@ -11,7 +11,7 @@ from functools import cached_property
 from math import prod
 from operator import add
 from sys import maxsize
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 import numpy as np
 
@@ -52,6 +52,9 @@ MAX_VOTES = 4096
 """Maximum number of outcomes whose levels are compared if both decisions leave equally many outcomes live."""
 
 _BINARY_VALUES = {0: 0, 1: 1}
+
+_Bounds: TypeAlias = tuple[Fraction | None, bool, str, Fraction | None, str, str, bool]
+"""Results of `Shield._bound` and `Shield._bound_later`."""
 
 
 class DecisionReason(StrEnum):
@@ -221,6 +224,8 @@ class Shield:
         if terminal != self._terminal:
             self._terminal, self._live_states = terminal, None
         self._sound = now.policy.plan.kind != "greedy"
+        # Labels, and an assumption about who arrives, change the bounds with every decision.
+        self._bounds_vary = self.labelled or not isinstance(now.rule, bool)
         self._period_bound: Fraction | None = None
 
     def _clear_counters(self) -> None:
@@ -242,6 +247,7 @@ class Shield:
     def _update_guarantee(self) -> None:
         self._careful = any(self.open) or (self._sound and not self._live)
         self.has_guarantee = self._now.guaranteed and self._live and self._past_is_known
+        self._bounds: _Bounds | None = None
 
     def _begin_next_period(self) -> None:
         if not self._goes_on:
@@ -673,13 +679,16 @@ class Shield:
         shielded = worst_bias(fairness, totals, open_decisions)
         totals[1::2] = map(add, self.past_recommended, self.recommended)
         unshielded = worst_bias(fairness, totals, open_recommendations)
-        if self.step < self.horizon:
-            bound, attained, how = self._bound(exact)
-        else:
+        ended = self.step == self.horizon
+        bounds = None if exact or ended or self._bounds_vary else self._bounds
+        if bounds is None:
+            bounds = (*self._bound(exact), *self._bound_later())
+            self._bounds = None if exact else bounds
+        bound, attained, how, later, how_later, assumption, possible = bounds
+        if ended:
             bound, attained, how = shielded, True, "counted over all decisions"
             if any(all_open):
                 how += ", whatever the open labels turn out to be"
-        later, how_later, assumption, possible = self._bound_later()
         if self.advisory:
             bound, attained, later, how = None, False, None, "recommendations are followed (advisory mode)"
             how_later = how if how_later else ""
