@@ -15,7 +15,7 @@ from service_settings import SMALL_GUARD as GUARD
 from evenhand.errors import DecisionError, StoreError
 from evenhand.service import Database, ServiceConfig, open_service, replay_stored_logs
 from evenhand.service.replay.replay import replay_log
-from evenhand.service.store.chain import GENESIS_HASH, canonical_json, hash_entry
+from evenhand.service.store.chain import GENESIS_HASH, canonical_json, hash_json
 
 
 def plan(kappa="1/2"):
@@ -164,7 +164,7 @@ def rechained(entries):
     for entry in entries:
         entry["previous"] = last
         body = canonical_json(entry["body"])
-        last = entry["hash"] = hash_entry(last, entry["stream"], entry["number"], entry["at"], body)
+        last = entry["hash"] = hash_json([last, entry["stream"], entry["number"], entry["at"], body])
     return entries
 
 

@@ -11,7 +11,7 @@ from worked_streams import PARITY, STREAMS, open_worked, work
 from evenhand.errors import DataError, OptionError
 from evenhand.service import Database
 from evenhand.service.replay.replay import ServiceReplay, parse_line, read_lines, replay_log
-from evenhand.service.store.chain import canonical_json, hash_entry
+from evenhand.service.store.chain import canonical_json, hash_json
 from evenhand.service.store.database import read_log
 from evenhand.shields import read_plan, save_policy, synthesize
 from support import scaled
@@ -36,7 +36,7 @@ def rehashed(entries, start=0):
     for position in range(start, len(found)):
         one = found[position]
         one["previous"] = found[position - 1]["hash"] if position else "0" * 64
-        one["hash"] = hash_entry(one["previous"], one["stream"], one["number"], one["at"], canonical_json(one["body"]))
+        one["hash"] = hash_json([one["previous"], one["stream"], one["number"], one["at"], canonical_json(one["body"])])
     return found
 
 

@@ -12,9 +12,9 @@ from evenhand.errors import StoreError
 from evenhand.service import Database, replay_stored_logs
 from evenhand.service.replay.replay import ServiceReplay
 from evenhand.service.replay.replay_store import StoreReplay
+from evenhand.service.store.chain import hash_json
 from evenhand.service.store.database import read_heads, read_log
 from evenhand.service.store.tables import STREAM_TABLES, answers, checkpoints, entries, pictures, streams
-from evenhand.service.store.transaction import answer_key
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +74,7 @@ def test_a_store_that_was_worked_on_agrees(store_url):
 
 
 LOANS = {table: table.c.stream == "loans" for table in (answers, checkpoints, entries)}
-ANSWER = LOANS[answers] & (answers.c.id == answer_key("loans 3"))
+ANSWER = LOANS[answers] & (answers.c.id == hash_json("loans 3"))
 BEHIND = {
     answers: {"id": "0" * 64},
     checkpoints: {"at": 0.0},

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import hashlib
 import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,7 +13,7 @@ from evenhand.monitoring.events import Event
 from evenhand.monitoring.monitor import Monitor
 from evenhand.monitoring.state import monitor_to_dict, restore_monitor
 from evenhand.service.state_machines import Operation, StateMachine
-from evenhand.service.store.chain import canonical_json
+from evenhand.service.store.chain import hash_json
 
 MOST_OPERATIONS = 256
 """Number of operations after which the state is saved, which is also the maximum number replayed at startup.
@@ -49,7 +48,7 @@ class MonitorMachine(StateMachine):
         self.configuration: Mapping[str, Any] = config.model_dump(mode="json", exclude={"webhook"})
         # Entries that a later version adds must not change the digest.
         changed = config.model_dump(mode="json", exclude={"webhook"}, exclude_defaults=True)
-        self.digest = hashlib.sha256(canonical_json(changed).encode()).hexdigest()
+        self.digest = hash_json(changed)
         self.monitor = Monitor(config)
         self.monitor.seed = config.seed or 0
         self.posted = 0

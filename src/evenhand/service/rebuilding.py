@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,7 +12,7 @@ from evenhand.monitoring.config import read_monitor_config
 from evenhand.service.monitor_machine import MonitorMachine
 from evenhand.service.shields import policy_of_plan
 from evenhand.service.state_machines import GuardMachine, KeyMachine, ShieldMachine, StateMachine
-from evenhand.service.store.chain import canonical_json
+from evenhand.service.store.chain import hash_json
 from evenhand.shields.policy.policy import ShieldPolicy
 from evenhand.shields.spec.configuration import read_plan
 
@@ -72,5 +71,5 @@ def _rebuild_shield(digest: str, configuration: Mapping[str, Any], policies: Seq
 
 def _rebuild_guard(configuration: Mapping[str, Any]) -> GuardMachine:
     read = GenerationConfig.read(configuration)
-    digest = hashlib.sha256(canonical_json(configuration).encode()).hexdigest()
+    digest = hash_json(configuration)
     return GuardMachine(Enforcer(read, mode=read.guard.mode), configuration, digest)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
@@ -34,7 +33,7 @@ from evenhand.service.generation.stored_enforcer import (
 from evenhand.service.settings import ServedGuardConfig
 from evenhand.service.spending import to_micro
 from evenhand.service.state_machines import GuardMachine
-from evenhand.service.store.chain import canonical_json
+from evenhand.service.store.chain import hash_json
 from evenhand.service.store.ledger import Ledger
 from evenhand.service.store.retry_queue import RetryQueue
 from evenhand.service.tracing import trace_calls
@@ -316,7 +315,7 @@ def build_guard_machine(entry: ServedGuardConfig, folder: Path) -> GuardMachine:
     with _naming_guard(entry):
         configuration = read_guard_configuration(entry, folder)
         decisive = decision_configuration(configuration)
-        digest = hashlib.sha256(canonical_json(decisive).encode()).hexdigest()
+        digest = hash_json(decisive)
         # All replicas admit requests to this guard, so the number of open requests is unknown.
         return GuardMachine(Enforcer(configuration, mode=configuration.guard.mode, in_flight=None), decisive, digest)
 

@@ -22,7 +22,7 @@ from evenhand.core.result_part import ResultPart
 from evenhand.errors import DataError, EvenhandError, OptionError
 from evenhand.service.rebuilding import rebuild_machine
 from evenhand.service.state_machines import StateMachine
-from evenhand.service.store.chain import GENESIS_HASH, canonical_json, hash_entry, unique_names
+from evenhand.service.store.chain import GENESIS_HASH, canonical_json, hash_json, unique_names
 from evenhand.shields.policy.policy import ShieldPolicy
 
 ENTRY_FIELDS = frozenset({"stream", "number", "at", "body", "previous", "hash"})
@@ -286,9 +286,8 @@ class LogReplayer:
     def _check_chain(self, entry: Mapping[str, Any]) -> None:
         if entry["previous"] != self.hash:
             raise _DifferenceError("the entry is not chained to the previous one", entry["previous"], self.hash)
-        again = hash_entry(
-            entry["previous"], entry["stream"], entry["number"], entry["at"], canonical_json(entry["body"])
-        )
+        fields = [entry[name] for name in ("previous", "stream", "number", "at")]
+        again = hash_json([*fields, canonical_json(entry["body"])])
         if entry["hash"] != again:
             raise _DifferenceError("the entry was changed: its hash does not match its content", entry["hash"], again)
 

@@ -19,10 +19,9 @@ from evenhand.service.replay.replay import (
     compare_values,
     parse_line,
 )
-from evenhand.service.store.chain import canonical_json
+from evenhand.service.store.chain import canonical_json, hash_json
 from evenhand.service.store.database import Database, read_log
 from evenhand.service.store.tables import STREAM_TABLES, answers, checkpoints, entries, pictures, streams
-from evenhand.service.store.transaction import answer_key
 from evenhand.shields.policy.policy import ShieldPolicy
 
 
@@ -231,13 +230,13 @@ class _StoredRecords:
         query = select(answers.c.number, answers.c.id).where(same_stream, answers.c.number >= replayer.first)
         surplus = []
         for number, key in connection.execute(query):
-            if number in ids and answer_key(ids[number]) == key:
+            if number in ids and hash_json(ids[number]) == key:
                 del ids[number]
             elif number <= replayer.number:
                 surplus.append(number)
         for number, id in sorted(ids.items()):
             other = connection.execute(
-                select(answers.c.number).where(same_stream, answers.c.id == answer_key(id))
+                select(answers.c.number).where(same_stream, answers.c.id == hash_json(id))
             ).scalar()
             # An entry that was appended in the meantime may have the same ID.
             if other is None or self._logged_id(connection, other) != id:

@@ -26,18 +26,13 @@ def unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return mapping
 
 
-def hash_entry(previous: str, stream: str, number: int, at: float, body: str) -> str:
-    """Return the hash of an entry.
+def hash_json(value: Any) -> str:
+    """Return the SHA-256 digest of a JSON value.
 
-    Args:
-        previous: Hash of the previous entry.
-        stream: Name of the stream.
-        number: Number of the entry, from 0.
-        at: Time of the entry in seconds since 1970, for readers only.
-        body: Canonical JSON text of the entry's body.
+    The hash of an entry is that of the list of the previous hash, the stream, the number from 0, the time in seconds
+    since 1970, and the canonical JSON text of the body.
     """
-    text = canonical_json([previous, stream, number, at, body])
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(canonical_json(value).encode()).hexdigest()
 
 
 def export_entry(row: Mapping[str, Any]) -> dict[str, Any]:

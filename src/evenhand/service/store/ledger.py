@@ -22,6 +22,7 @@ from sqlalchemy import Connection
 
 from evenhand.errors import DecisionError, StoreError
 from evenhand.service.state_machines import Operation, StateMachine
+from evenhand.service.store.chain import hash_json
 from evenhand.service.store.database import Database
 from evenhand.service.store.tables import lock_migrations
 from evenhand.service.store.transaction import (
@@ -31,7 +32,6 @@ from evenhand.service.store.transaction import (
     OperationResult,
     StreamBatch,
     Transaction,
-    answer_key,
     is_written,
 )
 
@@ -216,7 +216,7 @@ class Ledger:
                     f"there is no {task.stream!r}", code="stream", hint=f"one of: {', '.join(self.machines)}"
                 )
             if task.id is not None:
-                task.key = answer_key(task.id)
+                task.key = hash_json(task.id)
             if self.tracing is not None:
                 task.trace = self.tracing.current
         # Nothing may be queued after the end marker.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import logging
 import re
@@ -62,7 +61,8 @@ class OperationRequest:
         future: Future of the caller that receives the result.
         durable: Whether the future waits for the disk.
         trace: Context of the caller's span.
-        key: Key of the ID's answer. The ledger sets it in the thread of the caller.
+        key: Key of the ID's answer: its hash, so that IDs may be any text and are not stored in plain text. The ledger
+            sets it in the thread of the caller.
     """
 
     stream: str
@@ -294,7 +294,7 @@ class Transaction:
             "marked": '"reason":"followed"' not in body or '"op":"decide"' not in body,
             "body": body,
             "previous": previous if is_start else None,
-            "hash": chain.hash_entry(previous, stream, number, at, body),
+            "hash": chain.hash_json([previous, stream, number, at, body]),
         }
 
 
@@ -390,11 +390,6 @@ def _check_end(connection: Connection, stream: str, row: Row[Any] | None) -> Non
         f"another program changed the store: {stream!r} has {row_end}, and {log_end}",
         hint=f"restore a backup, or {REPLAY_HINT}",
     )
-
-
-def answer_key(id: str) -> str:
-    """Return the key of an ID's answer: its hash, so that IDs may be any text and are not stored in plain text."""
-    return hashlib.sha256(chain.canonical_json(id).encode()).hexdigest()
 
 
 def _checkpoint_body(machine: StateMachine) -> dict[str, Any]:

@@ -246,7 +246,7 @@ class DirectRoute(JsonRoute):
         super().__init__(path, endpoint, **options)
         self._payload: TypeAdapter[Any] = TypeAdapter(get_type_hints(endpoint, include_extras=True)["payload"])
         (dependency,) = self.dependencies
-        self._required_scope = dependency.dependency
+        self._required_scope: Any = dependency.dependency
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
