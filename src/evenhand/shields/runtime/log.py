@@ -119,35 +119,31 @@ def replay_log(shield: Shield, log: Iterable[Mapping[str, Any]]) -> ShieldReplay
                 location=f"entry {number}",
                 hint="a decision has group, recommendation and decision; a label has id and label",
             )
-        try:
-            difference = _compare_entry(shield, entry, labelled)
-        except DecisionError as error:
-            difference = (_describe_entry(entry, labelled), f"refuses it: {error.message}")
+        difference = _compare_entry(shield, entry)
         if difference is not None:
             return ShieldReplay(decisions, labels, ReplayDifference(number, *difference), shield)
         decisions, labels = decisions + (not labelled), labels + labelled
     return ShieldReplay(decisions, labels, None, shield)
 
 
-def _compare_entry(shield: Shield, entry: Mapping[str, Any], labelled: bool) -> tuple[str, str] | None:
-    if labelled:
-        shield.observe(entry["id"], entry["label"])
+def _compare_entry(shield: Shield, entry: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Apply an entry to the shield, and describe the entry and the action of the shield if they differ."""
+    try:
+        if "label" in entry:
+            logged = f"the label {entry['label']} for {entry['id']!r}"
+            shield.observe(entry["id"], entry["label"])
+            return None
+        logged = _describe_decision(entry["decision"], entry.get("intervened"))
+        decision = shield.decide(entry["group"], entry["recommendation"], cost=entry.get("cost"), id=entry.get("id"))
+    except DecisionError as error:
+        return logged, f"refuses it: {error.message}"
+    if decision[:2] == (entry["decision"], entry.get("intervened", decision.intervened)):
         return None
-    decision = shield.decide(entry["group"], entry["recommendation"], cost=entry.get("cost"), id=entry.get("id"))
-    same = (
-        decision.decision == entry["decision"] and entry.get("intervened", decision.intervened) == decision.intervened
-    )
-    if same:
-        return None
-    return _describe_entry(
-        entry, labelled
-    ), f"decides {decision.decision}{', an intervention' if decision.intervened else ''}"
+    return logged, f"decides {_describe_decision(*decision[:2])}"
 
 
-def _describe_entry(entry: Mapping[str, Any], labelled: bool) -> str:
-    if labelled:
-        return f"the label {entry['label']} for {entry['id']!r}"
-    return f"{entry['decision']}{', an intervention' if entry.get('intervened') else ''}"
+def _describe_decision(decision: object, intervened: object) -> str:
+    return f"{decision}{', an intervention' if intervened else ''}"
 
 
 def read_log(path: Path | str) -> Iterator[dict[str, Any]]:
