@@ -16,7 +16,6 @@ from evenhand.shields.policy.periodic import ShieldPeriod
 from evenhand.shields.spec.ends import FairEnd, WelfareBounds
 from evenhand.shields.spec.plan import Counters
 from evenhand.shields.spec.properties import FairnessProperty
-from evenhand.stats.quantity import Proved, Unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,25 +62,16 @@ class ShieldCertificate:
     advisory: bool
     expired_labels: int
 
-    @property
-    def quantity(self) -> Proved | Unknown:
-        """Return the bound as a proved or unknown quantity."""
-        return Unknown(reason=self.how) if self.bound is None else Proved(value=float(self.bound), how=self.how)
-
     def summary(self) -> str:
         """Summarise the certificate in two or three lines."""
         waiting = f", {self.open_labels} labels open" if self.open_labels else ""
         waiting += f", {self.expired_labels} expired and not counted" if self.expired_labels else ""
-        other = (
-            f"after the shield {float(self.shielded):.4g}"
-            if self.advisory
-            else f"before the shield {float(self.unshielded):.4g}"
+        when, other = ("after", self.shielded) if self.advisory else ("before", self.unshielded)
+        first = (
+            f"after {self.step} of {self.horizon} decisions the bias is {float(self.bias):.4g}{waiting}; "
+            f"{when} the shield {float(other):.4g}"
         )
-        lines = [
-            f"after {self.step} of {self.horizon} decisions the bias is {float(self.bias):.4g}{waiting}; " + other,
-            *(words for _, words in self.describe(self.to_dict())),
-        ]
-        return "\n".join(lines)
+        return "\n".join([first, *(words for _, words in self.describe(self.to_dict()))])
 
     @staticmethod
     def describe(certificate: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -208,10 +198,9 @@ def bound_period_bias(period: ShieldPeriod, fairness: FairnessProperty, past: Co
     if isinstance(end, FairEnd) and not any(end.start):
         kappa = float(fairness.kappa)
         free = np.minimum(n_a, n_b) < max(fairness.empty_group.needed_count, 1)
-        if fairness.kind == "disparate_impact":
-            corners = [(1, 1 - kappa), (1 - kappa, 1), (0, 0), (1, 1)]
-        else:
-            corners = [(kappa, 0), (0, kappa), (1, 1 - kappa), (1 - kappa, 1), (0, 0), (1, 1)]
+        corners = [(1, 1 - kappa), (1 - kappa, 1), (0, 0), (1, 1)]
+        if fairness.kind != "disparate_impact":
+            corners += [(kappa, 0), (0, kappa)]
     elif isinstance(end, WelfareBounds):
         lower, upper = float(end.lower), float(end.upper)
         free = np.minimum(n_a, n_b) < end.least_seen
