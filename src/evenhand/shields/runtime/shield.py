@@ -57,6 +57,14 @@ _Bounds: TypeAlias = tuple[Fraction | None, bool, str, Fraction | None, str, str
 """Results of `Shield._bound` and `Shield._bound_later`."""
 
 
+def _binary_value(value: Any) -> int | None:
+    """Return a value as 0 or 1. None if it is neither."""
+    try:
+        return _BINARY_VALUES.get(value)
+    except TypeError:
+        return None
+
+
 class DecisionReason(StrEnum):
     """Reason for a decision."""
 
@@ -201,9 +209,8 @@ class Shield:
     def policy_digest(self) -> str:
         """Digest of the policy, see `ShieldPolicy.running_digest`."""
         shield = self._shield
-        if isinstance(shield, PeriodicShield) and shield.plan.makes_periods:
-            return shield.plan.digest
-        return self.policy.digest
+        is_planned = isinstance(shield, PeriodicShield) and shield.plan.makes_periods
+        return shield.plan.digest if is_planned else self.policy.digest
 
     # Periods.
 
@@ -224,8 +231,6 @@ class Shield:
         if terminal != self._terminal:
             self._terminal, self._live_states = terminal, None
         self._sound = now.policy.plan.kind != "greedy"
-        # Labels, and an assumption about who arrives, change the bounds with every decision.
-        self._bounds_vary = self.labelled or not isinstance(now.rule, bool)
         self._period_bound: Fraction | None = None
 
     def _clear_counters(self) -> None:
@@ -343,11 +348,7 @@ class Shield:
         names = ", ".join(self._group)
         if not isinstance(group, str) or group not in self._group:
             raise DecisionError(f"unknown group {group!r}", code="group", hint=f"one of {names}")
-        try:
-            valid = recommendation in _BINARY_VALUES
-        except TypeError:
-            valid = False
-        if not valid:
+        if _binary_value(recommendation) is None:
             raise DecisionError(
                 f"the recommendation {recommendation!r} is not 0 or 1", code="recommendation", hint="pass 0 or 1"
             )
@@ -669,26 +670,20 @@ class Shield:
             LimitError: ``exact`` is set, and the end is too far away.
         """
         fairness = self._shield.plan.property
-        all_open: Counters = ()
-        open_decisions: list[int] = []
-        open_recommendations: list[int] = []
-        if self.labelled:
-            all_open = tuple(map(add, self.past_open, self.open))
-            open_decisions, open_recommendations = _count_by_bit(all_open, 0), _count_by_bit(all_open, 1)
+        all_open = tuple(map(add, self.past_open, self.open)) if self.labelled else ()
         totals = list(map(add, self.past, self.counters))
-        shielded = worst_bias(fairness, totals, open_decisions)
+        shielded = worst_bias(fairness, totals, all_open and _count_by_bit(all_open, 0))
         totals[1::2] = map(add, self.past_recommended, self.recommended)
-        unshielded = worst_bias(fairness, totals, open_recommendations)
-        ended = self.step == self.horizon
-        bounds = None if exact or ended or self._bounds_vary else self._bounds
-        if bounds is None:
+        unshielded = worst_bias(fairness, totals, all_open and _count_by_bit(all_open, 1))
+        if self.step == self.horizon:
+            how = f"counted over all decisions{', whatever the open labels turn out to be' if any(all_open) else ''}"
+            bounds: _Bounds = (shielded, True, how, *self._bound_later())
+        elif exact or self.labelled or not isinstance(self._now.rule, bool):
+            # Labels, and an assumption about who arrives, change the bounds with every decision.
             bounds = (*self._bound(exact), *self._bound_later())
-            self._bounds = None if exact else bounds
+        else:
+            bounds = self._bounds = self._bounds or (*self._bound(exact), *self._bound_later())
         bound, attained, how, later, how_later, assumption, possible = bounds
-        if ended:
-            bound, attained, how = shielded, True, "counted over all decisions"
-            if any(all_open):
-                how += ", whatever the open labels turn out to be"
         if self.advisory:
             bound, attained, later, how = None, False, None, "recommendations are followed (advisory mode)"
             how_later = how if how_later else ""
@@ -879,10 +874,7 @@ class DecisionIds:
         Raises:
             DecisionError: No decision has this ID, its label is known or expired, or the label is not 0 or 1.
         """
-        try:
-            value = {0: 0, 1: 1}.get(label)  # type: ignore[call-overload]  # callers may pass anything
-        except TypeError:
-            value = None
+        value = _binary_value(label)
         if value is None:
             raise DecisionError(f"the label {label!r} is not 0 or 1", code="label", hint="pass 0 or 1")
         try:
