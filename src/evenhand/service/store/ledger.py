@@ -295,32 +295,32 @@ class Ledger:
         if not tasks:
             return
         started = time.perf_counter()
-        pages: dict[str, StreamBatch] = {}
+        batches: dict[str, StreamBatch] = {}
         committing = False
         try:
             with self._database.transaction(durable=durable) as connection:
                 # Use the same order everywhere, to prevent deadlocks between replicas.
                 for stream in sorted(by_stream):
-                    patient = self._rounds[stream] < MAX_ROUNDS
-                    pages[stream] = self._transaction.apply_operations(
-                        connection, stream, by_stream[stream], patient=patient
+                    defer_planning = self._rounds[stream] < MAX_ROUNDS
+                    batches[stream] = self._transaction.apply_operations(
+                        connection, stream, by_stream[stream], defer_planning=defer_planning
                     )
                 committing = True
         except Exception as error:
             for stream in by_stream:
                 self._transaction.forget(stream)
-            if not self._recover(error, tasks, pages if committing else {}):
+            if not self._recover(error, tasks, batches if committing else {}):
                 return
         seconds = time.perf_counter() - started
         results: list[Outcome] = []
-        for stream, page in pages.items():
-            count = len(page.results)
-            if page.plan_ahead is not None:
-                self._plan(stream, page.plan_ahead, by_stream[stream][count:])
+        for stream, batch in batches.items():
+            count = len(batch.results)
+            if batch.plan_ahead is not None:
+                self._plan(stream, batch.plan_ahead, by_stream[stream][count:])
             self._rounds[stream] = 0 if count else self._rounds[stream] + 1
-            results += zip(by_stream[stream][:count], page.results, strict=True)
+            results += zip(by_stream[stream][:count], batch.results, strict=True)
         _tell_callers(results)
-        commit = Commit(tasks, pages, len(results), seconds)
+        commit = Commit(tasks, batches, len(results), seconds)
         for listener in self.listeners:
             try:
                 listener(commit)
@@ -331,7 +331,7 @@ class Ledger:
         """Compute a plan in another thread. Other streams continue meanwhile."""
         self._waiting_for_plan[stream] = waiting
 
-        def make() -> None:
+        def compute_plan() -> None:
             try:
                 work()
             except Exception:
@@ -339,19 +339,19 @@ class Ledger:
                 logger.exception("no plan could be computed for %s", stream)
             self._queue.put(_PlanReady(stream))
 
-        threading.Thread(target=make, name=f"evenhand-plan-{stream}", daemon=True).start()
+        threading.Thread(target=compute_plan, name=f"evenhand-plan-{stream}", daemon=True).start()
 
-    def _recover(self, error: Exception, tasks: Sequence[OperationRequest], pages: Mapping[str, StreamBatch]) -> bool:
+    def _recover(self, error: Exception, tasks: Sequence[OperationRequest], batches: Mapping[str, StreamBatch]) -> bool:
         """Handle the error of a transaction, and return whether it was committed nevertheless.
 
         Args:
             error: Error of the transaction.
             tasks: Operations of the transaction. Unless it was committed, their callers receive the error.
-            pages: Effects of the transaction if the error occurred during the commit. Otherwise empty.
+            batches: Effects of the transaction if the error occurred during the commit. Otherwise empty.
         """
         if isinstance(error, StoreError):
             try:
-                if self._was_committed(pages, error):
+                if self._was_committed(batches, error):
                     return True
             except StoreError as unknown:
                 error = unknown
@@ -366,9 +366,9 @@ class Ledger:
                 self._carry_out([task])
         return False
 
-    def _was_committed(self, pages: Mapping[str, StreamBatch], error: StoreError) -> bool:
+    def _was_committed(self, batches: Mapping[str, StreamBatch], error: StoreError) -> bool:
         """Return whether an unconfirmed commit took effect, according to the store."""
-        last_entries = [(stream, page.rows[-1]) for stream, page in pages.items() if page.rows]
+        last_entries = [(stream, batch.rows[-1]) for stream, batch in batches.items() if batch.rows]
         if not last_entries:
             return False
         stream, entry = last_entries[0]

@@ -194,7 +194,7 @@ class Transaction:
             connection.execute(update(streams).where(streams.c.name == stream).values(**values))
 
     def apply_operations(
-        self, connection: Connection, stream: str, requests: Sequence[OperationRequest], *, patient: bool = False
+        self, connection: Connection, stream: str, requests: Sequence[OperationRequest], *, defer_planning: bool = False
     ) -> StreamBatch:
         """Apply operations to a stream in their order.
 
@@ -202,7 +202,7 @@ class Transaction:
             connection: Connection in a transaction.
             stream: Name of the stream.
             requests: Requested operations.
-            patient: Whether to stop at an operation whose plan is missing, because other streams would wait for it.
+            defer_planning: Whether to stop at an operation whose plan is missing, so that other streams need not wait.
 
         Raises:
             StoreError: The store failed.
@@ -211,7 +211,7 @@ class Transaction:
         statements, machine = STATEMENTS[connection.dialect.name], loaded.machine
         batch = StreamBatch()
         try:
-            batch.plan_ahead = follow_stream(connection, stream, loaded, lock=True, patient=patient)
+            batch.plan_ahead = follow_stream(connection, stream, loaded, lock=True, defer_planning=defer_planning)
         except DecisionError as error:
             if error.code != "replaced":
                 raise
@@ -228,7 +228,7 @@ class Transaction:
         number, last_hash = loaded.number or 0, loaded.hash
         for request in requests:
             batch.plan_ahead = machine.plan_ahead(operation=request.operation)
-            if batch.plan_ahead is not None and patient:
+            if batch.plan_ahead is not None and defer_planning:
                 break
             key = request.key
             if key is not None and (earlier := numbers.get(key)) is not None:
@@ -299,7 +299,7 @@ class Transaction:
 
 
 def follow_stream(
-    connection: Connection, stream: str, loaded: LoadedMachine, *, lock: bool = False, patient: bool = False
+    connection: Connection, stream: str, loaded: LoadedMachine, *, lock: bool = False, defer_planning: bool = False
 ) -> Callable[[], None] | None:
     """Bring a machine to the end of its stream, from its own state or from a later state in the store.
 
@@ -308,7 +308,7 @@ def follow_stream(
         stream: Name of the stream.
         loaded: Machine.
         lock: Whether to lock the row of the stream until the end of the transaction.
-        patient: Whether to return the function that computes a missing plan instead of loading a state.
+        defer_planning: Whether to return the function that computes a missing plan instead of loading a state.
 
     Raises:
         DecisionError: The stream has another configuration now.
@@ -332,7 +332,7 @@ def follow_stream(
     if loaded.number is None or loaded.number < state_number or connection.execute(own).scalar() != loaded.hash:
         text = connection.execute(select(streams.c.state).where(streams.c.name == stream)).scalar_one()
         state = json.loads(text)
-        if patient and (plan_ahead := loaded.machine.plan_ahead(state)) is not None:
+        if defer_planning and (plan_ahead := loaded.machine.plan_ahead(state)) is not None:
             return plan_ahead
         loaded.machine.load(state)
         loaded.number = state_number

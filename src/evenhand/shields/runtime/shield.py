@@ -171,13 +171,13 @@ class Shield:
             policy = PeriodicShield(policy.plan)
         plan = policy.plan
         self._shield, self.advisory = policy, advisory
-        self._keeps = plan.property.words()
+        self._property_words = plan.property.words()
         self.groups, self.costs = plan.inputs.groups, plan.inputs.costs
         self.labelled, self.label_wait, self.horizon = plan.property.labelled, plan.label_wait, plan.horizon
         self._group = {name: position for position, name in enumerate(self.groups)}
-        self._largest = self.costs[-1]
+        self._max_cost = self.costs[-1]
         # The argument ``cost`` is optional if there is only one cost.
-        self._only = self.costs[0] if len(self.costs) == 1 else None
+        self._single_cost = self.costs[0] if len(self.costs) == 1 else None
         # Only properties with labels have pending IDs.
         self._wait = self.label_wait if self.labelled else maxsize
         self._decisions = (_build_decisions(advisory, False), _build_decisions(advisory, True))
@@ -188,9 +188,9 @@ class Shield:
         self.past_open = [0] * (4 * len(self.groups))
         self._assumption: str | None = ""
         self.assumption_held = True
-        self._take_period(self._begin_period(self.past))
+        self._set_period(self._begin_period(self.past))
         bounds = welfare_bounds_of(plan) if self.policy.actions.form == "separate" else None
-        self._goes_on = isinstance(policy, PeriodicShield) or bounds is not None
+        self._has_later_periods = isinstance(policy, PeriodicShield) or bounds is not None
         if isinstance(policy, PeriodicShield):
             self._assumption, self.assumption_held = policy.assumption, policy.assumption_held_at_start
         elif bounds is not None:
@@ -223,7 +223,7 @@ class Shield:
             return ShieldPeriod(shield, past, None, False, welfare_bounds_of(shield.plan))
         return ShieldPeriod(shield, past, end_values_of(shield.plan), True, True)
 
-    def _take_period(self, now: ShieldPeriod) -> None:
+    def _set_period(self, now: ShieldPeriod) -> None:
         """Continue with the policy of a period, from the same counters."""
         self._now, self.policy, self._planned_from = now, now.policy, now.start
         self._level = now.policy.actions.level
@@ -246,7 +246,7 @@ class Shield:
         """Update the guarantee and everything that depends on the past."""
         # With more than two groups, labels of earlier periods do not change the plan of the current one.
         self._past_is_known = not any(self.past_open) and self._planned_from == self.past
-        self._settled = always_ends_fair(self._shield.plan, self.past)
+        self._stays_fair = always_ends_fair(self._shield.plan, self.past)
         self._update_guarantee()
 
     def _update_guarantee(self) -> None:
@@ -255,7 +255,7 @@ class Shield:
         self._bounds: _Bounds | None = None
 
     def _begin_next_period(self) -> None:
-        if not self._goes_on:
+        if not self._has_later_periods:
             raise DecisionError(
                 f"all {self.horizon} decisions of the horizon have been made",
                 code="horizon",
@@ -268,7 +268,7 @@ class Shield:
         self.past = past
         self.past_recommended = list(map(add, self.past_recommended, self.recommended))
         self.past_open = list(map(add, self.past_open, self.open))
-        self._take_period(following)
+        self._set_period(following)
         self.period += 1
         self._clear_counters()
         # IDs of the old period that do not await a label are discarded.
@@ -296,12 +296,12 @@ class Shield:
             position = self._group[group]
             recommended = _BINARY_VALUES[recommendation]
             if cost is None:
-                price = self._only
+                price = self._single_cost
                 if price is None:
                     self._refuse_input(group, recommendation, cost)
             else:
                 price = float(cost)
-                if not 0.0 <= price <= self._largest:
+                if not 0.0 <= price <= self._max_cost:
                     self._refuse_input(group, recommendation, cost)
         except (KeyError, TypeError, ValueError):
             self._refuse_input(group, recommendation, cost)
@@ -356,10 +356,10 @@ class Shield:
             raise DecisionError(
                 "the cost of an override is missing",
                 code="cost",
-                hint=f"this shield supports costs up to {self._largest:g}",
+                hint=f"this shield supports costs up to {self._max_cost:g}",
             )
         raise DecisionError(
-            f"the cost {cost!r} is not a number from 0 to {self._largest:g}",
+            f"the cost {cost!r} is not a number from 0 to {self._max_cost:g}",
             code="cost",
             hint="pass a cost in the range of the plan",
         )
@@ -457,7 +457,7 @@ class Shield:
             past, recommended = list(self.past), list(self.past_recommended)
             _count_decision(past, recommended, code)
             if len(self.groups) == 2:
-                self._take_period(self._begin_period(tuple(past)))
+                self._set_period(self._begin_period(tuple(past)))
                 if self._examines_outcomes and self._sound:
                     self._live = self._all_live()
             self.past, self.past_recommended = tuple(past), recommended
@@ -480,15 +480,15 @@ class Shield:
             missing = [past for past in needed if not shield.has_period_for(past)]
             if missing:
 
-                def make() -> None:
+                def compute() -> None:
                     for past in missing:
                         shield.begin(past)
 
-                return make
+                return compute
         careful = any(later["open"]) or not later["prompt"]
         now = self if state is None else Shield(shield)
         if state is not None:
-            now._take_period(self._begin_period(tuple(later["planned"])))
+            now._set_period(self._begin_period(tuple(later["planned"])))
         return now._plan_live_states() if careful else None
 
     def plan_label(self, id: Id, label: int) -> Callable[[], None] | None:
@@ -512,14 +512,14 @@ class Shield:
         ):
             return None
 
-        def make() -> None:
+        def compute() -> None:
             now = Shield(shield)
-            now._take_period(shield.begin(tuple(past)))
+            now._set_period(shield.begin(tuple(past)))
             live_states = now._plan_live_states()
             if live_states is not None:
                 live_states()
 
-        return make
+        return compute
 
     # Outcomes of open labels, over two groups.
 
@@ -529,10 +529,10 @@ class Shield:
         if cached or not self._examines_outcomes or not self._sound:
             return None
 
-        def make() -> None:
+        def compute() -> None:
             self._all_live()  # compiles its kernel, too
 
-        return make
+        return compute
 
     def _find_live_states(self) -> LiveStates:
         if self._live_states is None:
@@ -645,11 +645,11 @@ class Shield:
         if step > self.horizon:
             raise _state_error(f"{step} decisions in the state exceed the horizon of {self.horizon}")
         start = self._shield.plan.start
-        if not self._goes_on and (period or any(past_open) or tuple(past) != start):
+        if not self._has_later_periods and (period or any(past_open) or tuple(past) != start):
             raise _state_error("the state has several periods, and this shield has one")
         if tuple(planned) != tuple(past) and groups == 2:
             raise _state_error("the period of the state was planned from different counters than its past")
-        self._take_period(self._begin_period(tuple(planned)))
+        self._set_period(self._begin_period(tuple(planned)))
         self.period, self.step, self.counters, self.recommended, self.open = period, step, counters, recommended, open_
         self.past, self.past_recommended, self.past_open = tuple(past), past_recommended, past_open
         self.prompt, self.assumption_held = state["prompt"], state["held"]
@@ -688,7 +688,7 @@ class Shield:
             bound, attained, later, how = None, False, None, "recommendations are followed (advisory mode)"
             how_later = how if how_later else ""
         return ShieldCertificate(
-            keeps=self._keeps,
+            keeps=self._property_words,
             kappa=fairness.kappa,
             step=self.step,
             horizon=self.horizon,
@@ -721,8 +721,8 @@ class Shield:
         if exact and self._compares_two and not lost and (self._live or not self.labelled):
             ends = reachable_end_states(self.policy, self.step, self.outcomes())
             bound, attained = worst_bias_among(plan.property, ends + np.array(self.past)), True
-            how = f"the largest over all futures{' in this period' if self._goes_on else ''}"
-        elif self.has_guarantee and self._goes_on:
+            how = f"the largest over all futures{' in this period' if self._has_later_periods else ''}"
+        elif self.has_guarantee and self._has_later_periods:
             bound, how = plan.property.kappa, "every end of this period, counted with all before it, is fair"
         elif self.has_guarantee:
             how = why_nothing_is_required(plan) or ""
@@ -746,7 +746,7 @@ class Shield:
         """Return the bound on the bias at the end of each later period, its reason, its assumption, and whether it
         has held and can still hold."""
         # Whether the past, or this period after its end, guarantees that every later period ends fair.
-        settled = self._past_is_known and self._settled and self._live
+        settled = self._past_is_known and self._stays_fair and self._live
         if self._past_is_known and self.step == self.horizon:
             totals = tuple(map(add, self.past, self.counters))
             settled = always_ends_fair(self._shield.plan, totals) and not any(self.open)
@@ -762,7 +762,7 @@ class Shield:
             labels = PROMPT_FROM_HERE if settled and not (self.prompt and self.assumption_held) else PROMPT_LABELS
             assumption = f"{assumption}, and {labels}" if assumption else labels
             possible = possible and (settled or (self.prompt and not any(self.past_open)))
-        if not self._goes_on:
+        if not self._has_later_periods:
             return None, "", assumption, possible
         if self._assumption is None:
             return None, "this kind of shield guarantees nothing", assumption, possible
