@@ -21,8 +21,15 @@ from evenhand.auditing.labels import (
     record_labels,
     select_any_favourable,
 )
-from evenhand.auditing.numbers import MIN_SECONDS, SUBGROUP_SHARE, SUBGROUPS, audit_number_model
-from evenhand.auditing.parts import AuditParts, describe_failure, make_data_card, measure_base_rate
+from evenhand.auditing.numbers import SUBGROUP_SHARE, audit_number_model
+from evenhand.auditing.parts import (
+    MIN_SECONDS,
+    SUBGROUPS,
+    AuditParts,
+    describe_failure,
+    make_data_card,
+    measure_base_rate,
+)
 from evenhand.auditing.proofs import certify_sets
 from evenhand.auditing.result import AuditResult, DataCard, ModelCard
 from evenhand.certification.bounds.scores import needs_kernels

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from evenhand import groups, subgroups
 from evenhand.auditing.config import DecisionAuditConfig, check_settings
 from evenhand.auditing.labels import NO_FAVOURABLE, ONE_LABEL
-from evenhand.auditing.numbers import search_number_subgroups
-from evenhand.auditing.parts import AuditParts, make_data_card, measure_base_rate
+from evenhand.auditing.parts import MIN_SECONDS, SUBGROUPS, AuditParts, make_data_card, measure_base_rate
 from evenhand.auditing.result import AuditResult, DataCard, ModelCard
 from evenhand.core.time_limit import TimeLimit
 from evenhand.core.typing import Progress, ignore_progress
@@ -79,11 +78,11 @@ def _search_subgroups(
         return search_number_subgroups(replace(decisions, people=people), people.schema.names, config, parts, share=0.5)
     if isinstance(decisions, RecordedLabels):
         several = people.schema.target.kind == "labels"
-        parts.skip("search for subgroups", NO_FAVOURABLE if several else ONE_LABEL)
+        parts.skip(SUBGROUPS, NO_FAVOURABLE if several else ONE_LABEL)
         return {}
     unread = replace(decisions, people=people)
     search = parts.run(
-        "search for subgroups",
+        SUBGROUPS,
         lambda: subgroups.find_subgroups_of_decisions(
             unread,
             confidence=config.confidence,
@@ -93,6 +92,35 @@ def _search_subgroups(
         ),
     )
     return {"subgroups": search}
+
+
+def search_number_subgroups(
+    numbers: RecordedNumbers,
+    attributes: tuple[str, ...],
+    config: DecisionAuditConfig,
+    parts: AuditParts,
+    *,
+    share: float,
+) -> dict[str, SubgroupResult | None]:
+    """Search for subgroups by mean and, with true values, by mean residual. Return them by field of the audit.
+
+    Each search takes at most the given share of the remaining time.
+    """
+
+    def search(measure: Literal["mean", "residual"]) -> SubgroupResult:
+        return subgroups.find_subgroups_of_numbers(
+            numbers,
+            attributes=attributes,
+            measure=measure,
+            confidence=config.confidence,
+            time_limit=parts.limit.left(share, MIN_SECONDS),
+            seed=config.seed,
+        )
+
+    results = {"subgroups": parts.run(f"{SUBGROUPS} by mean", lambda: search("mean"))}
+    if numbers.people.numbers is not None:
+        results["residual_subgroups"] = parts.run(f"{SUBGROUPS} by residual", lambda: search("residual"))
+    return results
 
 
 def _describe_decisions(decisions: Recorded) -> ModelCard:

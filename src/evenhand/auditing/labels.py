@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from evenhand.auditing.result import SkippedAnalysis
 from evenhand.errors import OptionError
-from evenhand.models.replies import Reply
-from evenhand.models.scorer import Scorer
-from evenhand.models.subject import Subject
 from evenhand.schema.decisions import RecordedDecisions, RecordedLabels
 from evenhand.schema.outcome import Target
 from evenhand.schema.people import People, PeopleWeights
+
+if TYPE_CHECKING:
+    from evenhand.models.replies import Reply
+    from evenhand.models.scorer import Scorer
+    from evenhand.models.subject import Subject
 
 ONE_LABEL = "it compares the rate of one favourable label"
 NO_FAVOURABLE = f"{ONE_LABEL}, and no label is favourable"

@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from evenhand import groups, individual, population, subgroups
-from evenhand.auditing.config import AuditConfig, DecisionAuditConfig
-from evenhand.auditing.parts import AuditParts, make_data_card
+from evenhand import groups, individual, population
+from evenhand.auditing.config import AuditConfig
+from evenhand.auditing.decisions import search_number_subgroups
+from evenhand.auditing.parts import SUBGROUPS, AuditParts, make_data_card
 from evenhand.auditing.proofs import certify_sets
 from evenhand.auditing.result import AuditResult, ModelCard
 from evenhand.certification.certificate.result import Certificate
@@ -18,18 +19,12 @@ from evenhand.models.additive.network import AdditiveNetwork
 from evenhand.models.scorer import ask_numbers, find_caution
 from evenhand.models.subject import Subject
 from evenhand.schema.decisions import RecordedNumbers
-from evenhand.subgroups.result import SubgroupResult
 
 if TYPE_CHECKING:
     from evenhand.models.trees.ensemble import TreeEnsemble
 
-SUBGROUPS = "search for subgroups"
-
 SUBGROUP_SHARE = 0.25
 """Maximum share of the remaining time for each search for subgroups."""
-
-MIN_SECONDS = 0.5
-"""Minimum time limit of a part."""
 
 
 def audit_number_model(
@@ -165,37 +160,3 @@ def _certify_changes(
         tolerance=config.tolerance,
         as_published=True,
     )
-
-
-def search_number_subgroups(
-    numbers: RecordedNumbers,
-    attributes: tuple[str, ...],
-    config: DecisionAuditConfig,
-    parts: AuditParts,
-    *,
-    share: float,
-) -> dict[str, SubgroupResult | None]:
-    """Search for subgroups by mean and, with true values, by mean residual. Return them by field of the audit.
-
-    Args:
-        numbers: Numbers of the people, with their attributes.
-        attributes: Attributes that define subgroups.
-        config: Settings of the audit.
-        parts: Parts of the audit.
-        share: Maximum share of the remaining time for each search.
-    """
-
-    def search(measure: Literal["mean", "residual"]) -> SubgroupResult:
-        return subgroups.find_subgroups_of_numbers(
-            numbers,
-            attributes=attributes,
-            measure=measure,
-            confidence=config.confidence,
-            time_limit=parts.limit.left(share, MIN_SECONDS),
-            seed=config.seed,
-        )
-
-    results = {"subgroups": parts.run(f"{SUBGROUPS} by mean", lambda: search("mean"))}
-    if numbers.people.numbers is not None:
-        results["residual_subgroups"] = parts.run(f"{SUBGROUPS} by residual", lambda: search("residual"))
-    return results

@@ -27,6 +27,11 @@ from evenhand.schema.people import People
 
 T = TypeVar("T")
 
+SUBGROUPS = "search for subgroups"
+
+MIN_SECONDS = 0.5
+"""Minimum time limit of a part."""
+
 
 @dataclass
 class AuditParts:
