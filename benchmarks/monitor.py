@@ -79,7 +79,7 @@ def ever_wrong(runs: int, seed: int) -> None:
         ("8 intersections of 3 fields, rates .3", EIGHT, None, 0.3),
     ):
         alarms = wrong = naive = 0
-        began, wanted = time.process_time(), runs if share is not None else runs // 3
+        began, wanted = time.process_time(), runs if share is not None else math.ceil(runs / 3)
         for number in range(wanted):
             measure = make_measure(groups, tolerance=0.0)
             if share is None:
@@ -109,7 +109,7 @@ def delays(runs: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     for gap, events in ((0.02, 120_000), (0.05, 40_000), (0.1, 12_000)):
         found = []
-        for _ in range(runs if gap > 0.02 else runs // 4):
+        for _ in range(runs if gap > 0.02 else math.ceil(runs / 4)):
             codes = (rng.random((events, 1)) >= 0.3).astype(np.int64)
             outcomes = (rng.random(events) < np.where(codes[:, 0] == 0, 0.3 + gap, 0.3)).astype(float)
             found.append(run_until(make_measure(PAIR, tolerance=0.0), codes, outcomes)[0])
@@ -118,7 +118,7 @@ def delays(runs: int, seed: int) -> None:
         print(f"gap {gap}: fixed size {fixed:,.0f}, median {median:,.0f} ({median / fixed:.2f}), 90 % {late:,.0f}")
     for gap in (0.05, 0.1):
         found, before = [], 50_000
-        for _ in range(runs // 4):
+        for _ in range(math.ceil(runs / 4)):
             events = before + 50_000
             codes = (rng.random((events, 1)) >= 0.3).astype(np.int64)
             shift = np.where((codes[:, 0] == 0) & (np.arange(events) >= before), gap, 0.0)
@@ -126,7 +126,8 @@ def delays(runs: int, seed: int) -> None:
             first, _ = run_until(make_measure(PAIR, tolerance=0.0), codes, outcomes)
             if first > before:
                 found.append(first - before)
-        print(f"change to {gap} after {before:,}: median {np.median(found):,.0f}, 90 % {np.quantile(found, 0.9):,.0f}")
+        seen = f"median {np.median(found):,.0f}, 90 % {np.quantile(found, 0.9):,.0f}" if found else "only false alarms"
+        print(f"change to {gap} after {before:,}: {seen}")
 
 
 def audits(runs: int, seed: int) -> None:

@@ -86,8 +86,8 @@ def describe(found):
     if found["kind"] == "dossier":
         ratios = [row["ratio"] for row in found["runs"][0]["ll144"][0]["rows"]]
         return f"median {found['median']}, impact ratios {ratios}"
-    auc = found["groups"]["everyone"]["metrics"]["auc"]["value"]
-    return f"AUC {auc:.7f}, {found['subgroups']['found']} subgroups, {found['data']['fingerprint'][:12]}"
+    rate = found["groups"]["everyone"]["metrics"]["selection_rate"]["value"]
+    return f"selection rate {rate:.7f}, {found['subgroups']['found']} subgroups, {found['data']['fingerprint'][:12]}"
 
 
 def main():
