@@ -8,7 +8,8 @@ import re
 import signal
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest
 from hypothesis import settings
 
 from evenhand.certification import config as certification_config
+from evenhand.cli.main import main
 
 # Keras answers with PyTorch: the only engine of it that the tests install.
 os.environ.setdefault("KERAS_BACKEND", "torch")
@@ -47,6 +49,35 @@ ABSENT = re.compile(r"\bneeds \w|could not import")
 
 LASTING_MODULES: set[str] = set()
 """Names of loaded modules that do not come from the folder of a test."""
+
+
+@dataclass(frozen=True)
+class Ran:
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+@pytest.fixture
+def evenhand(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
+    """Run the command line in this process, as a user would, and see exit code and output.
+
+    The first argument is split into words; every other one is a word. The exit code must be `code` or one of several.
+    """
+
+    def run(command: str, *arguments: object, code: int | tuple[int, ...] = 0) -> Ran:
+        monkeypatch.setattr("sys.argv", ["evenhand", *command.split(), *map(str, arguments)])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as left:
+            main()
+        captured = capsys.readouterr()
+        assert int(left.value.code or 0) in (code if isinstance(code, tuple) else (code,)), captured.err
+        return Ran(captured.out, captured.err)
+
+    return run
 
 
 @pytest.fixture

@@ -1,44 +1,10 @@
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-
-from evenhand.cli.main import main
-
-
-@dataclass(frozen=True)
-class Ran:
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-
-@pytest.fixture
-def evenhand(monkeypatch, capsys) -> Callable[..., Ran]:
-    """Run the command line in this process, as a user would, and see exit code and output.
-
-    The first argument is split into words; every other one is a word. The exit code must be `code` or one of several.
-    """
-
-    def run(command: str, *arguments: object, code: int | tuple[int, ...] = 0) -> Ran:
-        monkeypatch.setattr("sys.argv", ["evenhand", *command.split(), *map(str, arguments)])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as left:
-            main()
-        captured = capsys.readouterr()
-        assert int(left.value.code or 0) in (code if isinstance(code, tuple) else (code,)), captured.err
-        return Ran(captured.out, captured.err)
-
-    return run
-
 
 SCHEMA = """
 target: {name: hired, favourable: "yes", values: ["no", "yes"]}

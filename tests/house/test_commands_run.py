@@ -11,7 +11,6 @@ import pandas as pd
 import pytest
 
 import evenhand as evenhand_package
-from cli.conftest import evenhand as evenhand
 from support import ROOT
 
 DOCS = ROOT / "docs"

@@ -13,7 +13,6 @@ from service_process import ServiceProcess
 from service_settings import PLAN, describe_service, write_toml
 from starlette.testclient import TestClient
 
-from evenhand.cli.main import main
 from evenhand.service import Database, ServiceConfig, create_app
 
 __all__ = ["new_store_url", "own_postgres", "postgres", "postgres_url", "store_url"]
@@ -75,18 +74,3 @@ def served(tmp_path):
     yield start
     for one in started:
         one.kill()
-
-
-@pytest.fixture
-def evenhand(monkeypatch, capsys):
-    """Function that runs a command, and returns its exit code, standard output and standard error."""
-
-    def run(*arguments):
-        monkeypatch.setattr("sys.argv", ["evenhand", *map(str, arguments)])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as left:
-            main()
-        said = capsys.readouterr()
-        return left.value.code, said.out, said.err
-
-    return run

@@ -131,8 +131,7 @@ def test_a_stream_whose_row_was_deleted_is_found_by_what_it_leaves(kept, evenhan
     changed(database, delete(streams).where(streams.c.name == "loans"))
     found = difference(database, "loans")
     assert found.what == "the stream's row in the table streams is missing; 16 entries are left of its log"
-    code, out, _err = evenhand("replay", "--store", url)
-    assert (code, "shield 'loans': the log does not agree" in out) == (1, True)
+    assert "shield 'loans': the log does not agree" in evenhand("replay", "--store", url, code=1).out
     with pytest.raises(StoreError, match="no row in the table streams, and a log that ends in entry 15") as caught:
         open_worked(database)
     assert "evenhand replay --store" in str(caught.value.hint)
@@ -157,13 +156,13 @@ def test_a_stream_that_is_wholly_gone_is_found_by_heads_noted_down(kept, evenhan
     with database.reading() as connection:
         heads = [{"name": name, "number": n, "hash": last} for name, (n, last) in read_heads(connection).items()]
     (tmp_path / "heads.json").write_text(json.dumps({"streams": heads}), "utf-8")
-    assert evenhand("replay", "--store", url, "--heads", tmp_path / "heads.json")[0] == 0
+    evenhand("replay", "--store", url, "--heads", tmp_path / "heads.json")
     for column in STREAM_TABLES:
         with database.transaction() as connection:
             connection.execute(delete(column.table).where(column == "advice"))
-    assert evenhand("replay", "--store", url)[0] == 0
-    code, out, _err = evenhand("replay", "--store", url, "--heads", tmp_path / "heads.json")
-    assert (code, "the stream is missing" in " ".join(out.split())) == (1, True)
+    evenhand("replay", "--store", url)
+    ran = evenhand("replay", "--store", url, "--heads", tmp_path / "heads.json", code=1)
+    assert "the stream is missing" in " ".join(ran.out.split())
 
 
 def test_a_service_refuses_a_log_that_does_not_end_where_its_row_says(store):
@@ -183,25 +182,18 @@ def test_an_entry_in_the_way_is_refused_in_words_while_the_service_runs(store):
 
 def test_the_command_replays_a_store_and_a_file(kept, evenhand, tmp_path):
     database, url = kept
-    code, out, _err = evenhand("replay", "--store", url)
-    assert code == 0
-    assert out.count("entries agree") == len(STREAMS)
+    assert evenhand("replay", "--store", url).out.count("entries agree") == len(STREAMS)
     path = tmp_path / "loans.jsonl"
     path.write_text("".join(json.dumps(one) + "\n" for one in read_log(database, "loans")), "utf-8")
-    code, out, _err = evenhand("replay", path, "--json", "-")
-    assert (code, ServiceReplay.from_json(out).stream) == (0, "loans")
-    head = json.loads(out)["head"]
-    assert evenhand("replay", path, "--head", head, "--quiet")[:2] == (0, "")
-    code, out, _err = evenhand(
-        "replay", "--store", url, "--stream", "loans", "--head", head, "--json", tmp_path / "r.json"
-    )
-    assert (code, len(json.loads((tmp_path / "r.json").read_text("utf-8"))["replays"])) == (0, 1)
+    ran = evenhand("replay", path, "--json", "-")
+    assert ServiceReplay.from_json(ran.out).stream == "loans"
+    head = ran.json["head"]
+    assert evenhand("replay", path, "--head", head, "--quiet").out == ""
+    part = ("replay", "--store", url, "--stream", "loans", "--head", head)
+    assert len(evenhand(*part, "--json", "-").json["replays"]) == 1
     changed(database, delete(entries).where(entries.c.stream == "loans", entries.c.number > 10))
-    code, out, _err = evenhand("replay", "--store", url, "--stream", "loans", "--head", head)
-    assert code == 1
-    assert "the log does not agree" in out
-    code, out, _err = evenhand("replay", path, "--head", "f" * 64, "--json", "-")
-    assert (code, json.loads(out)["difference"]["entry"]) == (1, None)
+    assert "the log does not agree" in evenhand(*part, code=1).out
+    assert evenhand("replay", path, "--head", "f" * 64, "--json", "-", code=1).json["difference"]["entry"] is None
 
 
 def test_what_cannot_be_replayed_is_said(kept, evenhand, tmp_path):
@@ -222,7 +214,7 @@ def test_what_cannot_be_replayed_is_said(kept, evenhand, tmp_path):
         (("--store", url, "--heads", tmp_path / "no.jsonl"), "--heads: expected a response of GET"),
         (("--store", url, "--heads", tmp_path / "none.json"), "--heads: the heads cannot be read"),
     ):
-        code, out, err = evenhand("replay", *arguments)
-        assert (code, out) == (2, ""), (arguments, out, err)
-        assert said in err, err
+        ran = evenhand("replay", *arguments, code=2)
+        assert ran.out == ""
+        assert said in ran.err
     assert not (tmp_path / "none.db").exists()

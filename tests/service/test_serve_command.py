@@ -45,12 +45,12 @@ def refused(tmp_path, monkeypatch, evenhand):
     def run(config, *options):
         (tmp_path / "evenhand.toml").write_text(config, "utf-8")
         monkeypatch.chdir(tmp_path)
-        code, out, err = evenhand("serve", "--config", "evenhand.toml", *options)
-        assert (code, out) == (2, "")
-        assert "Traceback" not in err
-        assert err.count("error:") == 1
+        ran = evenhand("serve", "--config", "evenhand.toml", *options, code=2)
+        assert ran.out == ""
+        assert "Traceback" not in ran.err
+        assert ran.err.count("error:") == 1
         assert not list(tmp_path.glob("*.db*")), "nothing was started"
-        return err
+        return ran.err
 
     return run
 
@@ -363,21 +363,17 @@ def test_the_commands_prove_what_they_copied(evenhand, tmp_path):
     database = Database(settings.service.database)
     _fill(database, 25).close()
     backup, config = tmp_path / "monday.backup", ("--config", tmp_path / "one.toml")
-    code, out, _ = evenhand("store", "backup", backup, *config)
-    assert code == 0
+    out = evenhand("store", "backup", backup, *config).out
     assert f"{backup} has 1 log; the replay confirmed every entry" in out
     assert list(tmp_path.glob("*.partial*")) == []
-    code, _, err = evenhand("store", "backup", backup, *config)
-    assert (code, "exists" in err) == (2, True)
-    code, again, _ = evenhand("store", "restore", backup, "--config", tmp_path / "two.toml")
-    assert (code, out.splitlines()[1:]) == (0, again.splitlines()[1:])
-    code, _, err = evenhand("store", "restore", backup, "--config", tmp_path / "two.toml")
-    assert (code, "not empty" in err) == (2, True)
-    code, _, err = evenhand("store", "restore", tmp_path / "no", "--config", tmp_path / "two.toml")
-    assert (code, "there is no file" in err) == (2, True)
+    assert "exists" in evenhand("store", "backup", backup, *config, code=2).err
+    other = ("--config", tmp_path / "two.toml")
+    assert evenhand("store", "restore", backup, *other).out.splitlines()[1:] == out.splitlines()[1:]
+    assert "not empty" in evenhand("store", "restore", backup, *other, code=2).err
+    assert "there is no file" in evenhand("store", "restore", tmp_path / "no", *other, code=2).err
     with database.transaction() as connection:
         connection.execute(update(entries).where(entries.c.number == 7).values(at=1.0))
     database.close()
-    code, _, err = evenhand("store", "backup", tmp_path / "tuesday", *config)
-    assert (code, "the log of 'loans' differs: entry 7: the entry was changed" in err) == (1, True)
+    ran = evenhand("store", "backup", tmp_path / "tuesday", *config, code=1)
+    assert "the log of 'loans' differs: entry 7: the entry was changed" in ran.err
     assert not (tmp_path / "tuesday").exists()
