@@ -116,6 +116,7 @@ def test_sigterm_drains_before_the_socket_closes(served):
         second.join(60)
         assert len(answers) == 2
         assert service.process.wait(60) == 0
+        assert service.err == "", "answers to probes of a stopping service are no errors"
 
 
 def test_told_twice_it_does_not_wait(served):

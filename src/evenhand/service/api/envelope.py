@@ -113,6 +113,8 @@ class RequestEnvelope:
                 record_status(500 if fault else exchange.status)
         status = 500 if fault else exchange.status
         level = logging.ERROR if status >= 500 else logging.WARNING if status >= 400 else logging.INFO
+        if status == 503 and scope["path"] in PROBES and exchange.context.draining.is_set():
+            level = logging.INFO  # The expected answer of a service that stops.
         if logger.isEnabledFor(level):
             exchange.log(level, status, fault)
 
