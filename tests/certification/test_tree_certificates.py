@@ -201,7 +201,7 @@ def proved_in_rounds(query, points, tails, recording, rng):
     """Prove step by step, and yield the proved fair and unfair mass after each step. Every box's variance is used."""
     engine = TreeEngine(query, 1, recording=recording)
     engine._points, engine._tails = points, tails
-    engine.variances.least[:] = 0
+    engine.vary = True
     boxes, fair, unfair = engine.root(), 0.0, 0.0
     while len(boxes):
         able = boxes.divisible & (boxes.open > 1e-13)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
@@ -127,6 +127,7 @@ class BestFirst(ABC, Generic[F]):
         pool: Pool with as many threads as the bounder has.
         say: Callback for the approximate share of the work done.
         interrupts: Counter of Ctrl-C.
+        complete: Whether no call of the last round reached its number of boxes; otherwise the round is repeated.
         first_threshold, factor: Largest threshold, and factor by which it falls from round to round.
     """
 
@@ -136,6 +137,7 @@ class BestFirst(ABC, Generic[F]):
     pool: ThreadPoolExecutor
     say: Callable[[float], None]
     interrupts: InterruptCounter
+    complete: bool = field(default=True, init=False)
 
     first_threshold: ClassVar[float]
     factor: ClassVar[float]
@@ -193,7 +195,7 @@ class BestFirst(ABC, Generic[F]):
             self.round_done(frontier, stop, self.reading() - started)
             if stop is not None:
                 return frontier, stop
-            threshold /= self.factor
+            threshold /= self.factor if self.complete else 1.0
 
     def split_round(self, todo: F, untouched: F, threshold: float) -> tuple[F, Stop | None]:
         """Split the boxes of ``todo``; return all boxes that remain, ``untouched`` first."""
@@ -202,7 +204,7 @@ class BestFirst(ABC, Generic[F]):
         order = np.argsort(todo.region, kind="stable")
         region = todo.region[order]
         undecided, count = float(untouched.open.sum() + todo.open.sum()), len(untouched) + len(todo)
-        at = 0
+        at, self.complete = 0, True
         stop: Stop | None = None
         # Invariant: the boxes in ``kept``, those of ``todo`` from ``at`` on and the counted mass partition the domain,
         # so the account is correct whenever a limit ends the round.
@@ -224,6 +226,7 @@ class BestFirst(ABC, Generic[F]):
                 undecided += float(pieces_kept[-1].open.sum() - piece.open.sum())
                 self.proved_mass.add(int(piece.region[0]), totals[0], totals[1])
                 self.proved_mass.boxes += int(totals[2])
+                self.complete &= bool(totals[2] < limit)
             self.calls_done(undecided, seconds)
             stop = self.stop_within_round(undecided, count)
             if stop is None and count * todo.row_bytes > MAX_BYTES:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +15,7 @@ from evenhand.certification.bounds.trees.lists import tree_workspace_for
 from evenhand.certification.bounds.trees.question import TreeQuery
 from evenhand.certification.bounds.trees.search import (
     COUNTED,
-    PAIRS_PER_BOX,
     SETTLED,
-    SIZES,
     WAITING,
     TreeBoxArrays,
     refine_tree_boxes,
@@ -52,41 +50,14 @@ MIN_CALL_BOXES, BOXES_PER_ENTRY = 32, 16
 """Maximum number of boxes that a call bounds: a minimum, and a number per input box."""
 COARSE_REGIONS = 16
 """Approximate number of coarse parts of the domain in a certificate."""
-MEMORY = 0.95
-"""Weight of earlier calls in the expected gains of proofs from variances, after every further group of calls."""
-FIRST_GAIN, FIRST_BOXES = 1e-3, 1000.0
-"""Mass proved and boxes used by other proofs, as assumed for the first calls."""
+TRIAL_SHARE, TRIAL_BOXES = 0.15, 5000
+"""Share of the limits, or number of boxes without limits, after which variances are used or not."""
+SPLIT_REGIONS = 8
+"""One region in this number is at first refined without variances, for comparison."""
+SLOW_SHARE = 0.8
+"""Share that splits leave undecided after the trial above which variances are used in any case."""
 TABLE_POINTS, RECORDED_POINTS = 1 << 14, 1 << 8
 """Maximum number of points of a counted box, without and with a certificate file that must be checked."""
-
-
-class VarianceSchedule:
-    """Choice of the boxes whose variance is used: those where a unit of work proves more than it does otherwise.
-
-    Attributes:
-        least: Minimum open mass of a box, by the logarithm of the number of its leaves.
-    """
-
-    def __init__(self) -> None:
-        self._noted: list[Floats] = []
-        self._sums = np.zeros(4 + 2 * SIZES)
-        self.adapt(0.0, 0.0)
-
-    def note(self, totals: Floats) -> None:
-        """Keep the totals of a call, from any thread, for ``adapt``."""
-        self._noted.append(totals)
-
-    def adapt(self, gain: float, boxes: float) -> None:
-        """Adapt to the calls noted since the last time, which proved a mass with a number of boxes."""
-        # Sorted, because the order of concurrent calls must not change the sums.
-        noted = np.sort(np.array([np.zeros(len(self._sums) - 2), *self._noted]), axis=0).sum(axis=0)
-        self._noted.clear()
-        self._sums = MEMORY * self._sums + np.concatenate([[gain, boxes], noted])
-        proved, boxes, varied, work = self._sums[:4]
-        number, shares = self._sums[4:].reshape(2, SIZES)
-        rate = (max(0.0, proved - varied) + FIRST_GAIN) / (max(0.0, boxes - work) + FIRST_BOXES)
-        expected = np.maximum(1e-6, (shares + 1) / (number + 5))
-        self.least = rate * 4.0 ** np.arange(SIZES) * 2 / PAIRS_PER_BOX / expected
 
 
 @dataclass(frozen=True)
@@ -131,6 +102,9 @@ class TreeEngine:
         query: Question.
         jobs: Number of threads.
         recording: Whether to use only proofs that the certificate checker can repeat.
+
+    Attributes:
+        vary: Whether boxes are also proved from their variances, which takes the time of many splits.
     """
 
     def __init__(self, query: TreeQuery, jobs: int, *, recording: bool = False) -> None:
@@ -143,7 +117,12 @@ class TreeEngine:
         self._points = 1.0 if exact else float(RECORDED_POINTS if recording else TABLE_POINTS)
         self._tails = TAILS[:0] if recording or len(query.base) > 1 or self.table.is_difference else TAILS
         self._own = threading.local()
-        self.variances = VarianceSchedule()
+        self.vary = False
+
+    @property
+    def has_variances(self) -> bool:
+        """Whether boxes can be proved from their tails and variances."""
+        return len(self._tails) > 0
 
     def root(self) -> TreeFrontier:
         """Build a box of the whole domain."""
@@ -165,13 +144,12 @@ class TreeEngine:
         work = self._own.work
         n, room = boxes.low.shape[1], OUTPUT_BOXES + 4 * len(boxes)
         out = new_arrays(TreeBoxArrays, boxes=room, attributes=n)
-        totals = np.zeros(5 + 2 * SIZES)
         inputs = TreeBoxArrays(boxes.low, boxes.high, boxes.known, boxes.state)
-        settings = (float(threshold), float(limit), self._points, put_settled or self.recording, self.recording)
-        count = refine_tree_boxes(self.table, work, inputs, self._tails, self.variances.least, settings, out, totals)
+        put, totals = put_settled or self.recording, np.zeros(3)
+        settings = (float(threshold), float(limit), self._points, put, self.recording, self.vary)
+        count = refine_tree_boxes(self.table, work, inputs, self._tails, settings, out, totals)
         region = np.full(count, boxes.region[0], dtype=np.int16)
         low, high, known, state = (column[:count].copy() for column in out)
-        self.variances.note(totals[3:])
         return TreeFrontier(low, high, known, state, region), totals
 
 
@@ -191,15 +169,12 @@ class TreeSearch(BestFirst[TreeFrontier]):
         recorder: Recorder of the final boxes.
         watch: Stops the run if progress is too slow.
         pace: Number of boxes per call.
-        last_undecided, last_boxes: Undecided mass and number of boxes after the last calls.
     """
 
     bounder: TreeEngine
     watch: ProgressWatch
     recorder: BoxRecorder | None = None
     pace: int = 1
-    last_undecided: float = 1.0
-    last_boxes: int = 0
 
     first_threshold = 0.5
     factor = 8.0
@@ -237,9 +212,6 @@ class TreeSearch(BestFirst[TreeFrontier]):
 
     def calls_done(self, undecided: float, seconds: float) -> None:
         """Adapt the pace to the measured duration of the calls or, without a time limit, to the expected duration."""
-        gain, boxes = self.last_undecided - undecided, self.proved_mass.boxes - self.last_boxes
-        self.bounder.variances.adapt(gain, boxes)
-        self.last_undecided, self.last_boxes = undecided, self.proved_mass.boxes
         if self.limits.timed:
             faster, highest = CALL_SECONDS / max(seconds, 1e-4), 4096.0
         else:
@@ -288,7 +260,8 @@ def refine_trees(
     """
     with ThreadPoolExecutor(bounder.jobs) as pool, InterruptCounter() as interrupts:
         run = TreeSearch(bounder, proved_mass, limits, pool, say, interrupts, limits.progress_watch(), recorder)
-        frontier, stop = run.refine(_split_domain(run) if domain is None else domain)
+        bounder.vary = False
+        frontier, stop = run.refine(_try_variances(run, _split_domain(run) if domain is None else domain))
     run.round_done(frontier, stop, 0.0)
     if recorder is not None:
         _record_boxes(recorder, frontier)
@@ -326,6 +299,29 @@ def _split_domain(run: TreeSearch) -> TreeFrontier:
     for part in remaining:
         part.region[:] = _region_number(run.proved_mass, part)
     return TreeFrontier.concatenate(remaining) if remaining else run.bounder.root()[:0]
+
+
+def _try_variances(run: TreeSearch, frontier: TreeFrontier) -> TreeFrontier:
+    """Refine most regions with variances and some without, and choose what leaves the smaller share undecided."""
+    if not run.bounder.has_variances or not len(frontier):
+        return frontier
+    parts = list(frontier.divide(frontier.region % SPLIT_REGIONS == 0))
+    shares = [0.0, 0.0]
+    for vary in (0, 1):
+        undecided, rest = (float(parts[part].open.sum()) for part in (vary, 1 - vary))
+        run.bounder.vary = bool(vary)
+        portion = (1 - 1 / SPLIT_REGIONS) if vary else 1 / SPLIT_REGIONS
+        limits = run.limits.portion(portion * TRIAL_SHARE, run.proved_mass.boxes, int(portion * TRIAL_BOXES))
+
+        def say(share: float, rest: float = rest) -> None:
+            run.say(share - rest)
+
+        trial = replace(run, limits=limits, say=say, watch=limits.progress_watch())
+        parts[vary], run.pace = trial.refine(parts[vary])[0], trial.pace
+        shares[vary] = float(parts[vary].open.sum()) / max(undecided, 1e-300)
+    # Splits continue to decide mass at about the same rate, but a box has one proof from its variance.
+    run.bounder.vary = shares[0] > SLOW_SHARE or shares[1] < shares[0] ** 1.5
+    return TreeFrontier.join(parts)
 
 
 def _region_number(tally: ProvedMass, part: TreeFrontier) -> int:

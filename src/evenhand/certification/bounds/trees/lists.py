@@ -16,6 +16,7 @@ from evenhand.core.kernels import array_table, compile_kernel, new_arrays
 
 jit = compile_kernel(internal=True, nogil=True, error_model="numpy")
 
+
 OPEN, FAIR, UNFAIR = 0, 1, 2
 FAR = 1 << 61
 """Number greater than all sums of values."""
@@ -212,6 +213,7 @@ def filter_leaves(f, w, source, depth, i, lo, hi, keep):
             w.low[m, p] = w.high[m, p] = 0
         for q in range(assignments if f.is_difference else 0):
             w.rise[p, q] = 0
+    keys, is_set, old_lo, old_hi = f.keys[i], f.is_set[i], w.lo[i], w.hi[i]
     k, out = w.start[source], w.start[depth]
     end = k + w.length[source]
     differs, varies = w.differs[source], False
@@ -221,20 +223,27 @@ def filter_leaves(f, w, source, depth, i, lo, hi, keep):
     while k < end:
         tree, begin = f.tree[w.leaf[k]], out
         some_whole = some_partial = mixed = False
-        name = -1
-        for m in range(margins):
+        name = lowest = highest = -1
+        for m in range(1, margins):
             w.whole[m, 0] = FAR
             w.whole[m, 1] = -FAR
         while k < end and f.tree[w.leaf[k]] == tree:
             leaf, chance = w.leaf[k], w.chance[k]
             k += 1
-            key = f.keys[i, leaf]
-            reaches, _, weight = meet(f, i, key, lo, hi, cells)
-            # A leaf without mass may be omitted.
-            if not reaches or (weight == 0.0 and not keep):
+            key = keys[leaf]
+            if is_set:
+                reaches, everything = key & cells != np.uint64(0), key & old == old
+            else:
+                lower, upper = np.int64(key & np.uint64(0xFFFFFFFF)), np.int64(key >> np.uint64(32))
+                reaches, everything = lower <= hi and upper >= lo, lower <= old_lo and upper >= old_hi
+            if not reaches:
                 continue
-            _, everything, old_weight = meet(f, i, key, w.lo[i], w.hi[i], old)
             if not everything:
+                _, _, weight = meet(f, i, key, lo, hi, cells)
+                # A leaf without mass may be omitted.
+                if weight == 0.0 and not keep:
+                    continue
+                _, _, old_weight = meet(f, i, key, old_lo, old_hi, old)
                 chance = chance * (weight / old_weight * ratio) if old_weight > 0 else 0.0
             w.leaf[out] = leaf
             w.chance[out] = chance
@@ -242,7 +251,9 @@ def filter_leaves(f, w, source, depth, i, lo, hi, keep):
             mask = f.mask[leaf]
             if mask == 0:
                 some_whole = True
-                for m in range(margins):
+                # Leaves are listed in the order of their values for the first margin.
+                lowest, highest = leaf if lowest < 0 else lowest, leaf
+                for m in range(1, margins):
                     w.whole[m, 0] = min(w.whole[m, 0], f.values[m, leaf])
                     w.whole[m, 1] = max(w.whole[m, 1], f.values[m, leaf])
                 continue
@@ -259,6 +270,8 @@ def filter_leaves(f, w, source, depth, i, lo, hi, keep):
                     for m in range(margins):
                         w.tree_low[m, p] = min(w.tree_low[m, p], f.values[m, leaf])
                         w.tree_high[m, p] = max(w.tree_high[m, p], f.values[m, leaf])
+        w.whole[0, 0] = f.values[0, lowest] if some_whole else FAR
+        w.whole[0, 1] = f.values[0, highest] if some_whole else -FAR
         if not some_partial:
             # All assignments reach the same leaf of this tree everywhere, so differences do not depend on it.
             constant = f.is_difference

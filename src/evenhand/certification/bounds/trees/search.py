@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from evenhand.certification.bounds.trees.lists import (
     MAX_DEPTH,
-    MAX_PAIRED,
     OPEN,
     UNFAIR,
     decide_box,
@@ -25,10 +22,8 @@ from evenhand.core.kernels import array_table, compile_kernel
 
 WAITING, COUNTED, INDIVISIBLE, SETTLED = 0, 1, 2, 3
 """State of a box: to be counted or split, to be split, permanently undecided, or settled."""
-SUMS_PER_BOX, PAIRS_PER_BOX = 4096, 20000
+SUMS_PER_BOX, PAIRS_PER_BOX = 4096, 10000
 """Number of table sums, and twice the number of pairs of leaves, that take about as long as bounding a box."""
-SIZES = int(math.log2(MAX_PAIRED)) + 1
-"""Number of classes of list lengths, by powers of two, for proofs from variances."""
 
 
 TreeBoxArrays = array_table(
@@ -106,28 +101,20 @@ def bound_group(w, boxes, begin, end, level):
 
 
 @jit
-def prove_box(f, w, depth, mass, tails, least, limit, totals):
-    """Prove a fair share of a part of a box from its tails, and from its variance if that is worth the time."""
+def prove_box(f, w, depth, tails, vary, limit, totals):
+    """Prove a fair share of a part of a box from its tails and, if ``vary``, from its variance."""
     groups = group_assignments(f, w, depth)
-    fair = prove_tails(f, w, depth, groups, tails)
-    leaves, known = w.length[depth], max(fair, w.proved[depth - 1, 1])
-    size = np.int64(math.log2(max(1, leaves)))
-    if leaves <= len(w.likely) and mass * (1 - known) > least[size]:
-        varied, work = prove_variance(f, w, depth, groups), leaves * leaves / PAIRS_PER_BOX
-        totals[2] += min(limit - totals[2], np.floor(work))
-        # Compared with what is known of the whole, so that a proof of the parts does not count once more.
-        totals[3] += mass * (varied - known)
-        totals[4] += work
-        totals[5 + size] += 1
-        totals[5 + SIZES + size] += (varied - known) / (1 - known)
-        fair = max(fair, varied)
+    fair, leaves = prove_tails(f, w, depth, groups, tails), w.length[depth]
+    if vary and leaves <= len(w.likely):
+        totals[2] += min(limit - totals[2], leaves * leaves // PAIRS_PER_BOX)
+        fair = max(fair, prove_variance(f, w, depth, groups))
     return fair
 
 
 @jit
-def refine_box(f, w, level, depends, state, shares, tails, least, settings, out, count, reserved, totals):
+def refine_box(f, w, level, depends, state, shares, tails, settings, out, count, reserved, totals):
     """Split the box of the last list, as ``refine_tree_boxes`` does; return the number of boxes in the output."""
-    threshold, limit, max_points, put_settled, keep = settings
+    threshold, limit, max_points, put_settled, keep, vary = settings
     # A box is kept whole if its parts prove less, but not if there may be no other progress.
     first, must = totals[2] == 0, put_settled or threshold <= ROUNDING_MASS
     totals[2] += 1
@@ -145,7 +132,7 @@ def refine_box(f, w, level, depends, state, shares, tails, least, settings, out,
         if settled:
             fair, unfair = (0.0, 1.0) if outcome == UNFAIR else (1.0, 0.0)
         elif len(tails) and not entering:
-            fair = prove_box(f, w, depth, mass, tails, least, limit, totals)
+            fair = prove_box(f, w, depth, tails, vary, limit, totals)
         next_state, divided = WAITING, False
         if not settled and (entering or (not full and mass * (1 - fair) > threshold)):
             points, sums = score_cuts(f, w, depth), -1
@@ -214,19 +201,17 @@ def refine_box(f, w, level, depends, state, shares, tails, least, settings, out,
 
 
 @compile_kernel(nogil=True, error_model="numpy")
-def refine_tree_boxes(f, w, boxes, tails, least, settings, out, totals):
+def refine_tree_boxes(f, w, boxes, tails, settings, out, totals):
     """Split boxes until no part has more open mass than a threshold, or a number of boxes is bounded.
 
     Args:
         f, w: Leaves and work arrays.
         boxes: Boxes to split, each at least once.
         tails: Parts of a box whose tail means are computed; empty to skip such proofs, and those from variances.
-        least: Open mass that a box must have for a proof from its variance, by the logarithm of the length of its list.
         settings: Threshold; maximum number of boxes; maximum number of points of a table; whether settled parts are
-            added to the output instead of counted; whether leaves without mass are kept.
+            added to the output instead of counted; whether leaves without mass are kept; whether variances are used.
         out: Output of parts with open mass.
-        totals: Receives fair mass, unfair mass, number of boxes, and about proofs from variances: gained mass, work in
-            boxes, and, by length of list, their number and the sum of their shares of the open mass.
+        totals: Receives fair mass, unfair mass and number of boxes.
 
     Returns:
         The number of parts in the output.
@@ -261,9 +246,7 @@ def refine_tree_boxes(f, w, boxes, tails, least, settings, out, totals):
             reserved = 2 * (number - begin)
             mass, state = boxes.known[begin, 0], boxes.state[begin]
             shares = (boxes.known[begin, 1] / mass, boxes.known[begin, 2] / mass)
-            count = refine_box(
-                f, w, level + 1, depends, state, shares, tails, least, settings, out, count, reserved, totals
-            )
+            count = refine_box(f, w, level + 1, depends, state, shares, tails, settings, out, count, reserved, totals)
             continue
         # Three lists must fit: those of the group, of a box, and of a part of it.
         if smaller and w.start[level] + 4 * w.length[level] <= len(w.leaf):
