@@ -79,10 +79,7 @@ def compile_kernel(*, internal: bool = False, **options: Any) -> Callable[[Calla
         options: Options of ``numba.njit``, except ``cache``.
     """
     if internal:
-        # Without Numba's runtime, the function cannot allocate arrays, but does not count references to those it is
-        # given, which would take most of the time of short loops.
         options |= {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "pipeline_class": _InternalCompiler}
-        options |= {"_nrt": False}
 
     def compile_function(function: Callable[..., Any]) -> Any:
         try:

@@ -14,7 +14,9 @@ import numpy as np
 from evenhand.certification.bounds.trees.leaves import SET_CELLS, LeafTable, leaf_chances
 from evenhand.core.kernels import array_table, compile_kernel, new_arrays
 
-jit = compile_kernel(internal=True, nogil=True, error_model="numpy")
+# Without Numba's runtime, these functions cannot allocate arrays, but do not count references to the arrays that they
+# are given, which would take most of the time of short loops.
+jit = compile_kernel(internal=True, nogil=True, error_model="numpy", _nrt=False)
 
 
 OPEN, FAIR, UNFAIR = 0, 1, 2
