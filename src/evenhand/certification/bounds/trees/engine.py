@@ -48,6 +48,8 @@ UNTIMED_PACE = 256
 """Maximum number of boxes per call without a time limit."""
 MIN_CALL_BOXES, BOXES_PER_ENTRY = 32, 16
 """Maximum number of boxes that a call bounds: a minimum, and a number per input box."""
+LONGEST_CALL = 0.5
+"""Maximum expected duration of a call in a timed run, in seconds."""
 COARSE_REGIONS = 16
 """Approximate number of coarse parts of the domain in a certificate."""
 TRIAL_SHARE, TRIAL_BOXES = 0.15, 5000
@@ -169,12 +171,16 @@ class TreeSearch(BestFirst[TreeFrontier]):
         recorder: Recorder of the final boxes.
         watch: Stops the run if progress is too slow.
         pace: Number of boxes per call.
+        speed: Number of boxes that a thread bounds per second, in a timed run.
+        last_boxes: Number of boxes before the current calls.
     """
 
     bounder: TreeEngine
     watch: ProgressWatch
     recorder: BoxRecorder | None = None
     pace: int = 1
+    speed: float = np.inf
+    last_boxes: int = 0
 
     first_threshold = 0.5
     factor = 8.0
@@ -208,15 +214,18 @@ class TreeSearch(BestFirst[TreeFrontier]):
         interrupts loses the proof of its current box, so the number of calls falls towards the end.
         """
         calls = self.bounder.jobs if self.limits.timed else max(1, min(CONCURRENT_CALLS, room // CALL_ROOM))
-        return CallSize(int(calls), self.pace, max(MIN_CALL_BOXES, self.pace * BOXES_PER_ENTRY))
+        limit = min(self.pace * BOXES_PER_ENTRY, LONGEST_CALL * self.speed)
+        return CallSize(int(calls), self.pace, max(MIN_CALL_BOXES, limit))
 
     def calls_done(self, undecided: float, seconds: float) -> None:
         """Adapt the pace to the measured duration of the calls or, without a time limit, to the expected duration."""
         if self.limits.timed:
             faster, highest = CALL_SECONDS / max(seconds, 1e-4), 4096.0
+            self.speed = (self.proved_mass.boxes - self.last_boxes) / max(seconds, 1e-4) / self.bounder.jobs
         else:
             faster, highest = 4.0, min(CALL_SECONDS * self.limits.boxes_per_second, UNTIMED_PACE)
         self.pace = int(np.clip(self.pace * min(4.0, faster), 1, max(1.0, highest)))
+        self.last_boxes = self.proved_mass.boxes
         self.say(1 - undecided)
 
     def round_done(self, frontier: TreeFrontier, stop: Stop | None, seconds: float) -> None:

@@ -22,8 +22,8 @@ from evenhand.core.kernels import array_table, compile_kernel
 
 WAITING, COUNTED, INDIVISIBLE, SETTLED = 0, 1, 2, 3
 """State of a box: to be counted or split, to be split, permanently undecided, or settled."""
-SUMS_PER_BOX, PAIRS_PER_BOX = 4096, 10000
-"""Number of table sums, and twice the number of pairs of leaves, that take about as long as bounding a box."""
+SUMS_PER_BOX, PAIRS_PER_BOX = 4096, 20000
+"""Number of table sums, and twice the number of pairs of leaves by group, that take about as long as bounding a box."""
 
 
 TreeBoxArrays = array_table(
@@ -106,7 +106,7 @@ def prove_box(f, w, depth, tails, vary, limit, totals):
     groups = group_assignments(f, w, depth)
     fair, leaves = prove_tails(f, w, depth, groups, tails), w.length[depth]
     if vary and leaves <= len(w.likely):
-        totals[2] += min(limit - totals[2], leaves * leaves // PAIRS_PER_BOX)
+        totals[2] += min(limit - totals[2], groups * leaves * leaves // PAIRS_PER_BOX)
         fair = max(fair, prove_variance(f, w, depth, groups))
     return fair
 
