@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenhand import auditing, datasets, view
+from evenhand import auditing, datasets
 from evenhand.auditing import AuditConfig, audit
 from evenhand.individual import FlipConfig, measure_flips
 from evenhand.models import Subject, load_model
@@ -54,8 +54,6 @@ def result(subject):
 def test_plausible_counterparts_are_compared(result):
     (rate,) = [one for one in result.individual.rates if one.over == "data"]
     assert (rate.flips, rate.n, rate.breaking, result.flip_rate) == (0, 399, 1, 0.0)
-    assert "1 record that breaks a rule" in result.summary()
-    assert "plausible counterpart" in view.render_page(result.document())
     assert auditing.AuditResult.from_json(result.to_json()) == result
     for name in ("flip_rate", "flip_rate.sex", "violation_rate"):
         assert auditing.parse_gate(f"{name} >= 0").holds(result)

@@ -37,7 +37,6 @@ def test_groups_known_by_probability_are_those_of_the_decisions(case):
     )
     assert model.groups.proxies == decided.groups.proxies
     assert model.described.names == ("skill", "female")
-    assert "by probability" in str(model)
 
 
 def test_probabilities_are_refused_where_a_number_is_decided(case):

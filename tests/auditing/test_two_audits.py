@@ -121,7 +121,6 @@ def test_the_same_people_without_their_decisions_are_not_paired_and_told_so():
     assert found.pairing == "same people"
     wide, short = (one.line("selection_rate", "sex", "F").change for one in (found, kept))
     assert wide.low < short.low < short.high < wide.high
-    assert "--keep-decisions" in found.to_markdown()
 
 
 def test_what_is_kept_holds_no_attribute_of_a_single_person():
@@ -335,8 +334,6 @@ def test_a_raise_that_is_the_same_for_everybody_is_certain():
     assert (line.change.value, line.verdict) == (pytest.approx(10), "higher")
     assert line.change.high - line.change.low < 1e-6
     assert found.line("mean_difference", "sex").verdict == "no clear change"
-    shown = found.to_markdown()
-    assert "in EUR" in shown
     assert "10 % quantile" in " ".join(found.left_out)
 
 
@@ -373,7 +370,6 @@ def test_own_metrics_are_bounded_by_both_their_intervals():
     assert gap.pairing == "same people"
     values = [one.groups.breakdowns[0].gap("f1_difference").value.value for one in (before, after)]
     assert gap.change.value == pytest.approx(values[1] - values[0])
-    assert "f1 difference by sex" in found.to_markdown()
 
 
 def test_stretched_to_another_level_an_interval_is_that_of_normal_quantiles():
@@ -438,9 +434,6 @@ def test_a_tolerance_counts_and_proves(table: tuple[LinearRegression, pd.DataFra
     assert values["mean_change"]["male"] == pytest.approx(30.0)
     assert values["falsified"]["male"].value == 1.0
     assert parse_gate("flip_rate.male > 0.9 and falsified > 0.9").holds(found)
-    text = str(found.document())
-    assert "by more than 20.00" in text
-    assert "number is proved to change by at most 20" in text
 
 
 def test_without_a_tolerance_nothing_is_proved_and_that_is_said(

@@ -147,7 +147,6 @@ def test_worked_example_by_hand(tmp_path: Path) -> None:
     assert found.draws == 50
     assert found.doubt == pytest.approx(1 - 0.01 ** (1 / 50))
     assert checker.CertificateCheck.from_json(found.to_json()) == found
-    assert "confirmed" in found.summary()
 
 
 def test_the_seed_is_drawn_by_the_system_unless_given(tmp_path: Path) -> None:
@@ -234,7 +233,6 @@ def test_false_shares_are_not_confirmed(honest: tuple[Path, AdditiveNetwork]) ->
     assert found.verdict == "not confirmed"
     assert found.failures == len(found.unconfirmed) or found.failures > 100
     assert found.doubt
-    assert "not confirmed" in found.summary()
     assert len(found.to_frame()) == len(found.unconfirmed)
 
 
@@ -289,7 +287,6 @@ def test_fewer_protected_values_or_another_domain_are_no_lie_that_passes(honest:
     found = checker.check_certificate(forged(path, said), network, sample=None)
     assert found.verdict == "restricted"
     assert found.restricted == {"group": "a, b"}
-    assert "about group: a, b" in found.summary()
     asked = AskedQuestion(where=("group != c",))
     assert checker.check_certificate(forged(path, said), network, asked, sample=None).verdict == "confirmed"
 

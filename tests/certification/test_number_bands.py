@@ -82,7 +82,6 @@ def test_bands_by_hand(tmp_path):
     network = network_from_dense(schema, [(np.array([[1.0], [0.0], [10.0]]), np.array([0.0]))])
     found = certify(network, bands=(20.0,), max_boxes=50)
     assert (found.falsified, found.certified) == pytest.approx((9 / 30, 19 / 30), abs=1 / 30 + 1e-9)
-    assert "bands of the favourable label\u2019s score, or of a number, cut at 20" in found.to_markdown()
     pair = found.counterexamples[0]
     assert {pair.first_label, pair.second_label} == {"number below 20", "number 20 or more"}
     with pytest.raises(OptionError, match="holds bands of a score, not of a number"):

@@ -321,7 +321,6 @@ def test_a_husband_is_compared_with_a_wife(way: dict[str, Any]) -> None:
         ("wife", "husband"),
     }
     assert {region.where["spouse"] for region in result.regions} == {"wife, husband"}
-    assert "plausible counterparts" in result.summary()
     as_published = certification.certify(unlike, as_published=True, enumeration=True)
     assert as_published.moved is None
     assert as_published.certified == pytest.approx(1)  # sex itself does nothing here
@@ -348,8 +347,6 @@ def test_without_a_link_couples_have_no_counterpart() -> None:
     assert result.falsified == pytest.approx(0.5 * 0.1)
     assert result.certified == pytest.approx(0.5 * 0.9)
     assert estimated_share(result).value == pytest.approx(0.1)
-    assert "different decisions among people with a plausible counterpart: 10" in result.summary()
-    assert "without a plausible counterpart 50" in result.summary()
 
 
 def test_conditions_are_about_people_and_their_counterparts() -> None:

@@ -55,7 +55,6 @@ def test_the_example_of_the_rule():
     (table,) = found.runs[0].ll144
     assert [round(row.ratio, 2) for row in table.rows] == [0.97, 1.0, 0.84, 0.97]
     assert [row.below_2_percent for row in table.rows] == [False, False, False, True]
-    assert "impact ratio" in render_markdown(found.document())
 
 
 def test_scores_above_the_median_of_everybody():
@@ -292,7 +291,6 @@ def test_hugging_face_reads_the_metadata(audit):
     gap = results["demographic_parity_difference", "sex: M and F"]
     assert gap.metric_value == pytest.approx(0.4)
     assert gap.metric_args["low"] < 0.4 < gap.metric_args["high"]
-    assert "selected 0.33 times as often" in card.text
     numbers = list(list_numbers(audit))
     assert card.text.count("\n| ") == len(numbers) + 2
     assert len(card.data.eval_results) == sum(one.quantity.kind != "unknown" for one in numbers)

@@ -83,7 +83,6 @@ def test_a_mitigation_from_start_to_end(hiring, found, tmp_path):
     frame = result.to_frame()
     assert len(frame) == sum(len(one.lines) for one in result.candidates)
     assert set(frame["verdict"]) <= {"better", "worse", "within noise", "not comparable"}
-    assert "decisions that flip with sex" in result.summary()
     assert type(result.plot()).__name__.endswith("Chart")
 
 

@@ -20,7 +20,6 @@ from evenhand.mitigation import RefutationResult, refute_alternatives
 from evenhand.models import Subject
 from evenhand.schema import encode
 from evenhand.schema.people import ColumnRoles
-from evenhand.view import render_markdown
 from support import scaled, small_schema
 
 
@@ -214,10 +213,7 @@ def test_what_is_proved_of_real_people_is_checked_and_said(german, refuted, tmp_
     assert checked.data_checked
     assert refuted.bound <= checked.bound <= refuted.witness.gap + 1e-9
     assert checked.parts == len(refuted.proof.parts)
-    said = render_markdown(refuted.document())
     assert refuted.need == checked.need == 750
-    assert "750 of 1,000 correct decisions" in said
-    assert "Refutation confirmed" in render_markdown(checked.document())
     assert RefutationResult.from_json(refuted.to_json()) == refuted
     assert len(refuted.to_frame()) == len(refuted.cells)
 

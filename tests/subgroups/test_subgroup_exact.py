@@ -736,7 +736,6 @@ def test_the_majority_of_several_answers():
     assert [first.rate, first.rest_rate] == pytest.approx(expected, abs=0.05)
     assert result.repeats == 5
     assert result.queries == model.sent == 5 * 4000 + 2 * 300 - (300 - len(model.known))
-    assert "Rates are of the majority of 5 answers for each person." in result.summary()
 
 
 def test_repeats_are_for_models_that_may_vary():

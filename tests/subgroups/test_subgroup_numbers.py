@@ -32,7 +32,6 @@ from evenhand.subgroups.family import build_family, cut_attributes
 from evenhand.subgroups.gaps import adjusted_intervals, compare_groups, scale_tails, standardise_weighted
 from evenhand.subgroups.result import MeasuredNumber
 from evenhand.subgroups.tabulate import CellTable, tabulate_people
-from evenhand.view import render_page
 from support import scaled
 
 RACE, CLASS = ("a", "b", "c"), ("low", "middle", "high")
@@ -147,7 +146,6 @@ def test_a_planted_group_is_found_and_told_in_its_unit():
     assert find_members(encode_frame(), first.rules)[YOUNG_MEN].mean() > 0.9
     assert 80 < first.gap < 100
     assert first.low < first.gap < first.high
-    assert "EUR; of everyone else" in result.sentence(first)
     assert result.number == MeasuredNumber(
         name="claim", unit="EUR", favourable="lower", deviation=result.number.deviation
     )
@@ -157,10 +155,6 @@ def test_a_planted_group_is_found_and_told_in_its_unit():
     assert asked.gap == pytest.approx(premium(FRAME)[YOUNG_MEN].mean() - premium(FRAME)[~YOUNG_MEN].mean())
     again = SubgroupResult.from_json(result.to_json())
     assert again == result
-    page = render_page(result.document())
-    assert "Orange circles: worse off" in page
-    assert "gap, EUR" in page
-    assert "score" not in result.to_markdown()
 
 
 def encode_frame():
@@ -192,7 +186,6 @@ def test_errors_and_levels_are_those_counted_by_hand():
             assert found.gap == pytest.approx(values[inside].mean() - values[~inside].mean(), abs=1e-9)
     assert (residual.measure, error.measure, above.measure) == ("residual", "absolute-error", "above")
     assert above.findings[0].positives is not None
-    assert "have claim above 450 EUR" in above.sentence(above.findings[0])
 
 
 def test_what_makes_no_sense_is_refused():
@@ -452,7 +445,6 @@ def test_numbers_are_weighted_in_their_own_unit():
     assert first.rate == pytest.approx(mean)
     assert found.rate == pytest.approx(np.average(frame["premium"], weights=frame["wt"]))
     assert first.found
-    assert "weighted by wt" in str(found)
 
 
 def draw_sample(rng, kind, n=6000, rate=0.3):

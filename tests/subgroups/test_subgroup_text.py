@@ -170,7 +170,6 @@ def test_a_planted_gap_is_found_and_said_once(compared):
     assert own[0].low > 0.2
     assert result.found > 1  # red cats, and the greens that are not red
     assert {one.under for one in result.findings if one.found} == {None, 0}
-    assert "Of " in result.summary()
 
 
 def test_error_rates():
@@ -194,7 +193,6 @@ def test_error_rates():
         50,
         0,
     )
-    assert "50.0 % do not get it" in missed.sentence(top)
     wrong = find_text_subgroups(
         model, texts, protected=[COLOURS], truth=truth, measure="false-positive", favourable="good", swaps=0
     )
@@ -250,7 +248,6 @@ def test_it_travels():
     )
     frame = result.to_frame()
     assert list(frame["analysis"]) == ["observed"] * len(result.findings) + ["swapped"] * len(result.effects)
-    assert "description" in result.plot().to_dict()
     again = find_text_subgroups(chance(0.5), texts, protected=LISTS, seed=7)
     assert again.model_copy(update={"seconds": result.seconds}) == result
 
@@ -383,7 +380,6 @@ def test_two_groups_are_told_of_once():
         lambda some: [0.9 if "cat" in one else 0.2 for one in some], texts, protected=[PETS], measure="score"
     )
     assert scores.effects[0].gap == pytest.approx(-0.7)
-    assert "mean score" in scores.sentence(scores.effects[0])
 
 
 def test_clusters_of_ones_own():

@@ -51,7 +51,6 @@ def test_none_found_gives_an_upper_bound():
     assert result.rate.rate.value == 0
     # Clopper-Pearson for 0 of 4096, two-sided 95 %: 1 - 0.025 ** (1 / 4096).
     assert result.rate.rate.high == pytest.approx(1 - 0.025 ** (1 / 4096), rel=1e-9)
-    assert "evenhand certify" in result.summary()
     assert len(result.to_frame()) == 0
 
 
@@ -94,7 +93,6 @@ def test_an_interrupt_keeps_what_was_profiles():
     assert part.stopped_by == "interrupt"
     assert 0 < part.profiles < whole.profiles
     assert profiles(part) < profiles(whole)
-    assert "Interrupted" in part.summary()
 
 
 def test_limits_stop_a_search():
