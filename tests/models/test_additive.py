@@ -262,12 +262,6 @@ def test_every_published_network_for_certification_answers_like_float32():
     assert read == 24
 
 
-def test_one_output_speaks_for_the_favourable_label(tmp_path):
-    network = read_npz(saved(tmp_path / "n.npz", GOOD), TWO)
-    assert (network.classes, network.favourable, network.name) == (("no", "yes"), 1, "n.npz")
-    assert network.predict(np.array([[1.0, 0.0], [0.0, 0.0]])).tolist() == [1, 0]
-
-
 def test_several_outputs_are_labels_in_the_order_of_the_schema(tmp_path):
     arrays = {"W0": np.array([[1.0, 0.0], [0.0, 1.0]]), "b0": np.zeros(2)}
     network = read_npz(saved(tmp_path / "n.npz", arrays), TWO)

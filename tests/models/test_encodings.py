@@ -175,13 +175,6 @@ def test_where_nothing_tells_words_from_numbers_it_says_so():
     assert "fit it on a data frame" in scorer.caution
 
 
-def test_columns_that_the_model_does_not_use_are_left_out():
-    columns = ["income", "age"]
-    model = LogisticRegression().fit(FRAME[columns], FRAME["granted"])
-    scorer = load_model(model, WORDS, like=FRAME)
-    np.testing.assert_array_equal(scorer.scores(PEOPLE), model.predict_proba(FRAME[columns]))
-
-
 def test_decision_values_keep_their_order_and_decide_above_zero():
     model = pipeline(LinearSVC(random_state=0))
     scorer = load_model(model, WORDS, like=FRAME)

@@ -82,11 +82,6 @@ def test_three_labels():
         load_model(share, described)
 
 
-def test_without_known_labels_there_are_the_favourable_one_and_the_rest():
-    scorer = load_model(share, schema(values=None))
-    assert (scorer.classes, scorer.favourable) == (("not yes", "yes"), 1)
-
-
 def test_an_array_function_gets_the_encoded_inputs():
     weights = np.arange(6) / 10
 
@@ -250,11 +245,6 @@ def test_rejects_a_second_module_of_the_same_name(here):
     with pytest.raises(ModelError, match="another module 'rule_b' is already imported"):
         import_object("rule_b:predict", here / "2")
     assert import_object("rule_b:predict", here / "1")(None) == 1
-
-
-def test_imports_a_module_once(here):
-    write(here, "rule_c", "CALLS = []\ndef predict(frame):\n    return CALLS\n")
-    assert import_object("rule_c:predict") is import_object("rule_c:predict")
 
 
 def test_imports_an_installed_module(here):

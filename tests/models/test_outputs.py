@@ -145,13 +145,6 @@ def test_a_probability_of_0_needs_true_labels():
         np.testing.assert_array_equal(scorer.predict(PEOPLE) == scorer.favourable, LOGITS > 0)
 
 
-def test_numbers_of_the_labels_are_labels():
-    grades = Schema.parse(SCHEMA.model_dump() | {"target": {"name": "grade", "favourable": 2, "values": [1, 2]}})
-    scorer = load_model(lambda frame: np.where(logit(frame) > 0, 2.0, 1.0), grades)
-    assert scorer.label_only
-    np.testing.assert_array_equal(scorer.predict(PEOPLE) == scorer.favourable, LOGITS > 0)
-
-
 def test_what_was_decided_is_told():
     scorer = load_model(lambda frame: sigmoid(logit(frame)), SCHEMA, like=DATA)
     assert "probability" in scorer.caution

@@ -21,9 +21,8 @@ from evenhand.schema import People, encode
 from evenhand.stats import difference_interval
 from evenhand.stats.mean import SampleMoments, welch_interval
 from evenhand.stats.proportion import stratified_difference
-from evenhand.subgroups import Finding, Range, SubgroupConfig, SubgroupResult, exact, find_members
+from evenhand.subgroups import Range, SubgroupConfig, SubgroupResult, exact, find_members
 from evenhand.subgroups.exact import MeasuredOutcomes
-from evenhand.subgroups.result import RefusedRuleSet
 from evenhand.subgroups.tabulate import CellTable
 from reproductions.testsgd_people import PUBLISHED, find_case, load_people
 from support import scaled, shared, small_schema
@@ -611,18 +610,6 @@ def judged(name, **options):
 @pytest.mark.parametrize("name", list(SIZES))
 def test_published_findings_come_with_the_people_they_are_about(name):
     assert [(each.size, each.rest) for each in judged(name)] == SIZES[name]
-
-
-def test_a_contrast_with_nine_people_is_refused_and_says_why():
-    first, second, third = judged("bank")
-    assert isinstance(first, RefusedRuleSet)
-    assert "9" in first.reason
-    assert "30" in first.reason
-    # The same data against enough people is judged: old clients subscribe more often.
-    for each in (second, third):
-        assert isinstance(each, Finding)
-        assert each.found
-        assert each.high < 0
 
 
 def outcome(values):

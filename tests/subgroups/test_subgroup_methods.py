@@ -78,18 +78,6 @@ def test_blocks_stop_where_single_draws_would(rates, more_than, margin, seed):
         assert (seen.n[question], *seen.k[question]) == (n, k1, k2)
 
 
-def test_nudge_moves_one_attribute_one_step_and_no_sensitive_one():
-    rows = people(2000).individuals
-    nudged = Perturbation(SCHEMA, SENSITIVE)(rows, np.random.default_rng(0))
-    moved = nudged - rows
-    assert ((moved != 0).sum(axis=1) <= 1).all()
-    assert not moved[:, :3].any()
-    assert set(np.abs(moved[:, 3]).tolist()) == {0.0, 1.0}
-    steps = np.abs(moved[:, 4])[moved[:, 4] != 0]
-    assert np.isclose(steps, 0.01).sum() > 0.9 * len(steps)  # the others were stopped by the domain's end
-    assert all(attribute.contains(nudged[:, i]).all() for i, attribute in enumerate(SCHEMA.attributes))
-
-
 def every_nudge(nudge, person):
     """Every outcome for one person, all equally likely."""
     moved = [
