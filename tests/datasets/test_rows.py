@@ -70,6 +70,7 @@ def test_too_many_rows_are_not_read(folder, monkeypatch):
         ("empty", "the folder has no Parquet file"),
         ("people/*.pq", "the pattern matches no file"),
         ("broken", "the rows cannot be read"),
+        ("mixed", "column 'zip' holds words in mixed/a.parquet and other values in mixed/b.parquet"),
         ("duckdb:///people.duckdb", "expected a file and a table"),
         ("duckdb://people.duckdb?table=x", "expected a file and a table"),
         ("duckdb:///none.duckdb?table=x", "there is no file 'none.duckdb'"),
@@ -82,6 +83,9 @@ def test_what_cannot_be_opened_is_refused(folder, database, tmp_path, monkeypatc
     (tmp_path / "empty").mkdir()
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "a.parquet").write_bytes(b"PAR1 and then nothing")
+    (tmp_path / "mixed").mkdir()
+    for name, codes in (("a", ["01", "02"]), ("b", [1, 2]), ("c", [None, None])):
+        pd.DataFrame({"zip": codes}).to_parquet(tmp_path / "mixed" / f"{name}.parquet")
     with pytest.raises(DataError, match=message):
         open_data(place)
 

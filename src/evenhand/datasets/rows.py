@@ -87,11 +87,32 @@ def _open_rows(place: str) -> Any:
     try:
         if files is None:
             return _open_table(duckdb, place)
-        rows = connect(duckdb).read_parquet(files)
+        connection = connect(duckdb)
+        _require_equal_types(connection, files, place)
+        rows = connection.read_parquet(files)
         numbers = ", ".join(f'"{name}"' for name in rows.columns if is_row_number(name))
         return rows.project(f"* EXCLUDE ({numbers})") if numbers else rows
     except duckdb.Error as error:
         raise DataError(f"the rows cannot be read: {str(error).splitlines()[0]}", location=place) from None
+
+
+def _require_equal_types(connection: Any, files: list[str], place: str) -> None:
+    """Reject a column that holds words in one file and numbers in another, which DuckDB would convert to words."""
+    mixed = connection.execute(
+        "SELECT name, min(file_name) FILTER (type = 'BYTE_ARRAY'), min(file_name) FILTER (type != 'BYTE_ARRAY') "
+        "FROM parquet_schema($1) WHERE type IS NOT NULL AND logical_type IS DISTINCT FROM 'NullType()' "
+        # Fields of nested columns may have the same name.
+        "GROUP BY name HAVING count(DISTINCT type = 'BYTE_ARRAY') = 2 AND count(*) = count(DISTINCT file_name) "
+        "ORDER BY name",
+        [files],
+    ).fetchone()
+    if mixed is not None:
+        name, words, others = mixed
+        raise DataError(
+            f"column {name!r} holds words in {words} and other values in {others}",
+            location=place,
+            hint="write the column with one type to all files",
+        )
 
 
 def read_rows(place: str | Path) -> pd.DataFrame:
