@@ -404,6 +404,16 @@ def test_a_workbook_that_cannot_be_read_says_why(tmp_path, sheets, words):
         datasets.read_frame(workbook(tmp_path, sheets))
 
 
+def test_hidden_rows_are_read_and_counted(tmp_path):
+    openpyxl = pytest.importorskip("openpyxl", reason="needs the extra excel")
+    path = workbook(tmp_path, {"a": [["sex", "hired"], ["f", 1], ["m", 0], ["f", 0]]})
+    book = openpyxl.load_workbook(path)
+    book.active.row_dimensions[3].hidden = True
+    book.save(path)
+    with pytest.warns(TableWarning, match="1 of 3 rows are hidden"):
+        assert len(datasets.read_frame(path)) == 3
+
+
 def test_merged_cells_below_the_header_are_refused(tmp_path):
     openpyxl = pytest.importorskip("openpyxl", reason="needs the extra excel")
     path = workbook(tmp_path, {"a": [["Title", None], ["sex", "hired"], ["f", 1], [None, 0]]})

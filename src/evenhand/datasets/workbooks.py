@@ -37,7 +37,7 @@ def parse_workbook(data: bytes, location: str, *, sheet: str | None = None, word
         OptionError: There is no such sheet.
 
     Warns:
-        TableWarning: Rows above the header are skipped.
+        TableWarning: Rows above the header are skipped, or rows of the table are hidden.
     """
     sheets = _read_sheets(data, location, formulas=False)
     title = _choose_sheet(sheets, sheet, location)
@@ -47,6 +47,13 @@ def parse_workbook(data: bytes, location: str, *, sheet: str | None = None, word
     body = cells.iloc[place + 1 :]
     if body.empty:
         raise DataError("there are no rows", location=location)
+    hidden = int(body.index.isin(cells.attrs["hidden"]).sum())
+    if hidden:
+        warnings.warn(
+            f"{location}: {hidden:,} of {len(body):,} rows are hidden in the workbook, and are read like the others",
+            TableWarning,
+            stacklevel=2,
+        )
     contents, wrong = body, body.isna()
     if wrong.any(axis=None):
         contents = _read_sheets(data, location, formulas=True)[title].reindex(index=body.index, columns=body.columns)
@@ -151,6 +158,10 @@ def _read_sheets(data: bytes, location: str, *, formulas: bool) -> dict[str, pd.
             warnings.simplefilter("ignore")  # styles and validations are not read
             book = openpyxl.load_workbook(io.BytesIO(data), data_only=not formulas)
             sheets = {sheet.title: list(sheet.iter_rows(values_only=not formulas)) for sheet in book.worksheets}
+            hidden = {
+                sheet.title: [number for number, row in sheet.row_dimensions.items() if row.hidden]
+                for sheet in book.worksheets
+            }
     except Exception as error:  # the reader raises almost any exception for damaged files
         raise DataError(
             f"not a readable Excel workbook: {str(error).splitlines()[0] if str(error) else type(error).__name__}",
@@ -164,4 +175,5 @@ def _read_sheets(data: bytes, location: str, *, formulas: bool) -> dict[str, pd.
         cells = [[None if is_blank(cell) else cell for cell in row] for row in rows]
         frame = pd.DataFrame(cells, index=range(1, len(cells) + 1), dtype=object).rename(columns=lambda i: i + 1)
         frames[title] = frame.dropna(how="all").dropna(axis=1, how="all")
+        frames[title].attrs["hidden"] = hidden[title]
     return frames
