@@ -276,6 +276,29 @@ def test_a_comparison_names_selective_labels_beside_error_rates():
     assert outcome("accuracy < -1", found).cautions
 
 
+def test_paired_changes_of_errors_are_of_people_with_a_true_number():
+    rng = np.random.default_rng(4)
+    truth = np.where(rng.random(400) < 0.6, rng.normal(0, 1, 400), np.nan)
+    before, after = rng.normal(0, 1, 400), rng.normal(0, 1, 400)
+
+    def audit(decided, rows=slice(None)):
+        return evenhand.audit_predictions(
+            decided[rows],
+            y_true=truth[rows],
+            sensitive_features={"group": GROUPS[rows]},
+            kind="number",
+            keep_decisions=True,
+        )
+
+    found, known = compare_audits(audit(before), audit(after)), ~np.isnan(truth)
+    only = compare_audits(audit(before, known), audit(after, known))
+    for name, by in (("mean_absolute_error", ""), ("residual_difference", "group")):
+        line, other = found.line(name, by), only.line(name, by)
+        assert (line.change.low, line.change.high) == pytest.approx((other.change.low, other.change.high)), name
+        assert line.pairing == "paired"
+    assert found.line("mean").change.value == pytest.approx(after.mean() - before.mean())
+
+
 def test_rows_without_a_required_value_are_dropped_and_counted():
     age = np.r_[[np.nan] * 7, 20 + np.arange(393) % 40]
     people = pd.DataFrame({"group": GROUPS, "age": age, "hired": np.arange(400) % 2})

@@ -80,6 +80,12 @@ def test_a_mixture_of_estimators_decides_as_it_does_itself() -> None:
     assert noise.noisy == drawn
 
 
+def test_a_grid_search_decides_as_its_best_estimator() -> None:
+    model = fit(reductions.GridSearch(LogisticRegression(), reductions.DemographicParity(), grid_size=5))
+    subject = Subject(model, read(["sex"]))
+    np.testing.assert_array_equal(subject.scorer.predict(subject.people.individuals), model.predict(FEATURES))
+
+
 def test_an_unfitted_classifier_is_refused() -> None:
     model = postprocessing.ThresholdOptimizer(estimator=LogisticRegression())
     with pytest.raises(ModelError) as caught:

@@ -11,7 +11,7 @@ from sklearn.preprocessing import OneHotEncoder
 
 from evenhand.errors import BudgetError, ModelError, SchemaError, TrustError
 from evenhand.models import QuestionLedger, Subject, load_model, load_regressor
-from evenhand.models.scorer import ask_numbers
+from evenhand.models.scorer import Regressor, ask_numbers
 from evenhand.schema.people import ColumnRoles
 from support import small_schema
 
@@ -28,6 +28,15 @@ def premium(frame):
 def pipeline(regressor=None):
     columns = make_column_transformer((OneHotEncoder(), ["sex"]), remainder="passthrough")
     return make_pipeline(columns, regressor or LinearRegression()).fit(PEOPLE[["age", "sex"]], PEOPLE["premium"])
+
+
+def test_a_pipeline_answers_as_it_does_itself():
+    model = pipeline()
+    regressor = Subject(model, READ).regressor
+    assert isinstance(regressor, Regressor)
+    assert ask_numbers(regressor, READ.individuals, batch=7) == pytest.approx(model.predict(PEOPLE[["age", "sex"]]))
+    assert not regressor.can_vary
+    assert (regressor.name, regressor.form) == ("Pipeline", "frame")
 
 
 def test_a_function_is_asked_with_a_frame_and_counted():
@@ -59,6 +68,13 @@ def test_a_file_needs_trust(tmp_path):
     regressor = load_regressor(str(tmp_path / "premium.joblib"), READ.schema, like=PEOPLE, trust=True)
     assert regressor.name == "premium.joblib"
     assert regressor.predict_numbers(READ.individuals) == pytest.approx(model.predict(PEOPLE[["age", "sex"]]))
+
+
+def test_a_module_s_function(tmp_path, monkeypatch):
+    (tmp_path / "tariff.py").write_text("def premium(frame):\n    return 5.0 * frame['age']\n")
+    monkeypatch.chdir(tmp_path)
+    regressor = load_regressor("tariff:premium", READ.schema, like=PEOPLE)
+    assert regressor.predict_numbers(READ.individuals) == pytest.approx(5.0 * PEOPLE["age"])
 
 
 @pytest.mark.parametrize(
