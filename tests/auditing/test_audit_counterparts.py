@@ -48,7 +48,7 @@ def subject():
 
 @pytest.fixture(scope="module")
 def result(subject):
-    return audit(subject, AuditConfig(time_limit=4, samples=500, searched=0))
+    return audit(subject, AuditConfig(time_limit=60, samples=500, searched=0))
 
 
 def test_plausible_counterparts_are_compared(result):
@@ -61,7 +61,7 @@ def test_plausible_counterparts_are_compared(result):
 
 
 def test_as_published_only_the_attribute_changes(subject):
-    published = audit(subject, AuditConfig(time_limit=4, samples=500, searched=0, as_published=True))
+    published = audit(subject, AuditConfig(time_limit=60, samples=500, searched=0, as_published=True))
     (rate,) = [one for one in published.individual.rates if one.over == "data"]
     assert rate.n == 400
     assert rate.flips > 20

@@ -19,7 +19,7 @@ from evenhand.schema.people import ColumnRoles
 QUICK = auditing.AuditConfig(time_limit=60, samples=500, searched=400)
 
 
-SUBGROUPS = auditing.AuditConfig(time_limit=20, samples=300, searched=0)
+SUBGROUPS = auditing.AuditConfig(time_limit=60, samples=300, searched=0)
 
 
 def draw_people(n):

@@ -30,7 +30,7 @@ def result() -> auditing.AuditResult:
     encoder = make_column_transformer((OneHotEncoder(), ["sex"]), remainder="passthrough")
     model = make_pipeline(encoder, LogisticRegression()).fit(frame.drop(columns="hired"), frame["hired"])
     people = ColumnRoles("hired", ["sex"]).read(frame)
-    return auditing.audit(Subject(model, people), auditing.AuditConfig(time_limit=8, samples=1500, searched=0))
+    return auditing.audit(Subject(model, people), auditing.AuditConfig(time_limit=60, samples=1500, searched=0))
 
 
 def shown(result: auditing.AuditResult) -> list[str]:
@@ -99,7 +99,7 @@ def married(request) -> tuple[auditing.AuditResult, float]:
     model = make_pipeline(encoder, LogisticRegression(max_iter=3000)).fit(inputs, frame["hired"])
     people = encode(schema, frame)
     subject = Subject(model, people)
-    result = auditing.audit(subject, auditing.AuditConfig(time_limit=8, samples=1500, searched=0))
+    result = auditing.audit(subject, auditing.AuditConfig(time_limit=60, samples=1500, searched=0))
     drawn = fit_mixture(people).sample(100_000, np.random.default_rng(9))
     moved, plausible = counterparts_of(schema).of(drawn)
     labels = subject.scorer.predict(moved.reshape(-1, moved.shape[2])).reshape(plausible.shape)
@@ -142,7 +142,7 @@ def test_adult_by_race():
     adult = datasets.load_dataset("adult")
     model, held_out = auditing.train_example(adult, seed=0)
     people = encode(adult.schema.with_protected(["race"]), held_out)
-    result = auditing.audit(Subject(model, people), auditing.AuditConfig(time_limit=10, searched=0, as_published=True))
+    result = auditing.audit(Subject(model, people), auditing.AuditConfig(time_limit=60, searched=0, as_published=True))
     (certificate,) = result.certificates
     rate = result.individual.rate(("race",), "population").rate
     assert (rate.value, rate.low, rate.high) == tuple(

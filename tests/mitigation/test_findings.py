@@ -96,7 +96,7 @@ def test_an_audit_holds_all_of_it(tmp_path):
     frame["credit"] = np.array(BIASED.classes)[PEOPLE.labels]
     people = encode(SCHEMA, frame)
     assert (people.individuals == PEOPLE.individuals).all()
-    result = auditing.audit(Subject(BIASED, people), auditing.AuditConfig(time_limit=5, samples=500, searched=500))
+    result = auditing.audit(Subject(BIASED, people), auditing.AuditConfig(time_limit=60, samples=500, searched=500))
     read = Findings.read([written(tmp_path / "report.json", result)], SCHEMA)
     assert ("sex",) in {one.protected for one in read.profiles}
     assert all(flips(one).all() for one in read.profiles)
