@@ -64,13 +64,32 @@ def test_too_many_rows_are_not_read(folder, monkeypatch):
     assert "sample" in error.value.hint
 
 
+def write_files(folder, *frames):
+    folder.mkdir()
+    for name, frame in zip("ab", frames, strict=True):
+        frame.to_parquet(folder / f"{name}.parquet")
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [([1, 2], [0.4, 2.5]), ([0.4, 2.5], [1, 2]), ([None, None], ["a", "b"]), (["a", "b"], [None, None])],
+)
+def test_types_of_the_first_file_do_not_change_the_others(tmp_path, first, second):
+    write_files(tmp_path / "rows", pd.DataFrame({"x": first}), pd.DataFrame({"x": second}))
+    read = read_frame(tmp_path / "rows")["x"]
+    assert sorted(read.dropna()) == sorted(value for value in (*first, *second) if value is not None)
+
+
 @pytest.mark.parametrize(
     ("place", "message"),
     [
         ("empty", "the folder has no Parquet file"),
         ("people/*.pq", "the pattern matches no file"),
         ("broken", "the rows cannot be read"),
-        ("mixed", "column 'zip' holds words in mixed/a.parquet and other values in mixed/b.parquet"),
+        ("words", "column '(zip|ZIP)' holds words in words/a.parquet and numbers in words/b.parquet"),
+        ("flags", "column 'zip' holds numbers in flags/b.parquet and booleans in flags/a.parquet"),
+        ("dates", "column 'zip' holds numbers in dates/b.parquet and dates in dates/a.parquet"),
+        ("lacking", "lacking/b.parquet has no column 'zip'"),
         ("duckdb:///people.duckdb", "expected a file and a table"),
         ("duckdb://people.duckdb?table=x", "expected a file and a table"),
         ("duckdb:///none.duckdb?table=x", "there is no file 'none.duckdb'"),
@@ -83,9 +102,10 @@ def test_what_cannot_be_opened_is_refused(folder, database, tmp_path, monkeypatc
     (tmp_path / "empty").mkdir()
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "a.parquet").write_bytes(b"PAR1 and then nothing")
-    (tmp_path / "mixed").mkdir()
-    for name, codes in (("a", ["01", "02"]), ("b", [1, 2]), ("c", [None, None])):
-        pd.DataFrame({"zip": codes}).to_parquet(tmp_path / "mixed" / f"{name}.parquet")
+    some = pd.DataFrame({"id": [1, 2], "ZIP": [1, 2]})
+    for kind, codes in {"words": ["01", "02"], "flags": [True, False], "dates": pd.to_datetime(["2025"] * 2)}.items():
+        write_files(tmp_path / kind, some.assign(ZIP=codes).rename(columns={"ZIP": "zip"}), some)
+    write_files(tmp_path / "lacking", some.rename(columns={"ZIP": "zip"}), some[["id"]])
     with pytest.raises(DataError, match=message):
         open_data(place)
 

@@ -89,7 +89,8 @@ def _open_rows(place: str) -> Any:
             return _open_table(duckdb, place)
         connection = connect(duckdb)
         _require_equal_types(connection, files, place)
-        rows = connection.read_parquet(files)
+        # By default, DuckDB would convert the columns of all files to the types of the first, and cut off fractions.
+        rows = connection.read_parquet(files, union_by_name=True)
         numbers = ", ".join(f'"{name}"' for name in rows.columns if is_row_number(name))
         return rows.project(f"* EXCLUDE ({numbers})") if numbers else rows
     except duckdb.Error as error:
@@ -97,22 +98,28 @@ def _open_rows(place: str) -> Any:
 
 
 def _require_equal_types(connection: Any, files: list[str], place: str) -> None:
-    """Reject a column that holds words in one file and numbers in another, which DuckDB would convert to words."""
-    mixed = connection.execute(
-        "SELECT name, min(file_name) FILTER (type = 'BYTE_ARRAY'), min(file_name) FILTER (type != 'BYTE_ARRAY') "
-        "FROM parquet_schema($1) WHERE type IS NOT NULL AND logical_type IS DISTINCT FROM 'NullType()' "
-        # Fields of nested columns may have the same name.
-        "GROUP BY name HAVING count(DISTINCT type = 'BYTE_ARRAY') = 2 AND count(*) = count(DISTINCT file_name) "
-        "ORDER BY name",
+    """Reject a column that some files lack, or that is of different kinds, which DuckDB would fill in or convert."""
+    meaning = "coalesce(logical_type, converted_type, '')"
+    kind_of = (
+        f"CASE WHEN {meaning} = 'NullType()' THEN NULL WHEN type = 'BOOLEAN' THEN 'booleans' "
+        f"WHEN type = 'INT96' OR {meaning} ILIKE 'date%' OR {meaning} ILIKE 'time%' THEN 'dates' "
+        f"WHEN type = 'BYTE_ARRAY' AND {meaning} NOT ILIKE 'decimal%' THEN 'words' ELSE 'numbers' END"
+    )
+    # Names are compared without case, as by DuckDB. Fields of nested columns may have the same name.
+    columns = connection.execute(
+        f"SELECT any_value(name), list(DISTINCT file_name), min({kind_of}), max({kind_of}), "
+        f"arg_min(file_name, {kind_of}), arg_max(file_name, {kind_of}) FROM parquet_schema($1) WHERE type IS NOT NULL "
+        "GROUP BY lower(name) HAVING count(*) = count(DISTINCT file_name) ORDER BY min(lower(name))",
         [files],
-    ).fetchone()
-    if mixed is not None:
-        name, words, others = mixed
-        raise DataError(
-            f"column {name!r} holds words in {words} and other values in {others}",
-            location=place,
-            hint="write the column with one type to all files",
-        )
+    ).fetchall()
+    hint = "write the same columns with the same types to all files"
+    for name, present, kind, other_kind, file, other_file in columns:
+        if kind != other_kind:
+            message = f"column {name!r} holds {other_kind} in {other_file} and {kind} in {file}"
+            raise DataError(message, location=place, hint=hint)
+        if len(present) < len(files):
+            lacking = next(path for path in files if path not in present)
+            raise DataError(f"{lacking} has no column {name!r}", location=place, hint=hint)
 
 
 def read_rows(place: str | Path) -> pd.DataFrame:
