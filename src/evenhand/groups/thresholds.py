@@ -14,7 +14,7 @@ from evenhand.groups.decisions import DecisionSample
 from evenhand.groups.membership import DecidedPeople, Partition, list_partitions
 from evenhand.groups.result import Curve, ThresholdCurves
 from evenhand.schema.thresholds import Threshold
-from evenhand.stats.curves import RateCurves, gap_band, kolmogorov_width, rate_bands
+from evenhand.stats.curves import RateCurves, gap_band, kolmogorov_bands, rate_bands
 from evenhand.stats.level import bonferroni
 
 MAX_THRESHOLDS = 100
@@ -89,21 +89,17 @@ class _Tracer(NamedTuple):
         All people together have an accuracy instead of gaps.
         """
         truth, known = self.cells.truth, partition.codes >= 0
-        selected = self._count(partition, known)
-        if not partition.by:
-            yield from self._trace_rates(selected, partition, [0])
+        yield from self._trace_rates(partition, known)
+        if partition.by:
+            yield from self._trace_gap("demographic_parity_difference", partition, known)
             if truth is not None:
-                # The decision is correct at thresholds up to the score if the true label is favourable, otherwise above
-                # the score.
-                curves = self._count(partition, truth == 1, truth == 0)
-                low, high = rate_bands(curves, self.config.confidence, self.rng)
-                people = int(self.cells.n[truth >= 0].sum())
-                yield self._curve("accuracy", (curves.rates[0], low[0], high[0]), people, BOOTSTRAP)
-            return
-        yield from self._trace_rates(selected, partition, np.flatnonzero(self._large(selected)).tolist())
-        yield from self._trace_gap("demographic_parity_difference", partition, known)
-        if truth is not None:
-            yield from self._trace_gap("equal_opportunity_difference", partition, known & (truth == 1))
+                yield from self._trace_gap("equal_opportunity_difference", partition, known & (truth == 1))
+        elif truth is not None:
+            # The decision is correct at thresholds up to the score if the true label is favourable, otherwise above it.
+            curves = self._count(partition, truth == 1, truth == 0)
+            bands = (band[0] for band in rate_bands(curves, self.config.confidence, self.rng))
+            people = int(self.cells.n[truth >= 0].sum())
+            yield self._curve("accuracy", (curves.rates[0], *bands), people, BOOTSTRAP)
 
     def _large(self, curves: RateCurves) -> Booleans:
         return np.asarray(curves.effective >= self.config.min_group_size)
@@ -121,23 +117,21 @@ class _Tracer(NamedTuple):
         people = int(self.cells.n[among & large[partition.codes]].sum())
         yield self._curve(name, (gap, *band), people, BOOTSTRAP, by=partition.by[0], not_assessable=left_out)
 
-    def _trace_rates(self, curves: RateCurves, partition: Partition, groups: list[int]) -> Iterator[Curve]:
-        """Yield the selection rate of the given groups."""
-        if not groups:
+    def _trace_rates(self, partition: Partition, known: Booleans) -> Iterator[Curve]:
+        """Yield the selection rate of each group that is large enough, or of all people together."""
+        curves = self._count(partition, known)
+        groups = np.flatnonzero(self._large(curves)) if partition.by else np.arange(1)
+        if not len(groups):
             return
         curves, level = curves.take(groups), bonferroni(self.config.confidence, len(groups))
         if self.cells.people.weights is not None:
-            low, high = rate_bands(curves, level, self.rng)
-            method = BOOTSTRAP
+            bands, method = rate_bands(curves, level, self.rng), BOOTSTRAP
         else:
-            width = np.array([[kolmogorov_width(n, level)] for n in curves.effective.tolist()])
-            low, high = np.maximum(curves.rates - width, 0.0), np.minimum(curves.rates + width, 1.0)
-            method = KOLMOGOROV
+            bands, method = kolmogorov_bands(curves, level), KOLMOGOROV
         method += f", and over {len(groups)} groups (Bonferroni)" if len(groups) > 1 else ""
-        for i, group in enumerate(groups):
-            columns, n = (curves.rates[i], low[i], high[i]), round(float(curves.effective[i]))
+        for group, *columns, n in zip(groups.tolist(), curves.rates, *bands, curves.effective.tolist(), strict=True):
             place = {"by": "".join(partition.by), "group": partition.labels[group]}
-            yield self._curve("selection_rate", columns, n, method, **place)
+            yield self._curve("selection_rate", columns, round(n), method, **place)
 
     def _curve(self, name: str, columns: Sequence[Floats], n: int, method: str, **fields: Any) -> Curve:
         """Build a curve from its values and the ends of its band."""
@@ -163,5 +157,4 @@ class _Tracer(NamedTuple):
             place = partition.codes[mask] * self.thresholds + self.cells.bins[mask]
             return np.asarray(np.bincount(place, values[mask], minlength=math.prod(shape)), np.float64).reshape(shape)
 
-        sums = self.cells.sums
-        return RateCurves.count(*(add(values, mask) for mask in (up, down) for values in (sums.total, sums.squares)))
+        return RateCurves.count(*(add(values, mask) for mask in (up, down) for values in self.cells.sums[:2]))

@@ -109,6 +109,12 @@ def rate_bands(curves: RateCurves, confidence: float, rng: np.random.Generator, 
     return np.maximum(curves.rates - width, 0.0), np.minimum(curves.rates + width, 1.0)
 
 
+def kolmogorov_bands(curves: RateCurves, confidence: float) -> Interval:
+    """Compute the band of ``kolmogorov_width`` for each curve of unweighted people, shape (sets, thresholds)."""
+    width = np.array([[kolmogorov_width(n, confidence)] for n in curves.effective.tolist()])
+    return np.maximum(curves.rates - width, 0.0), np.minimum(curves.rates + width, 1.0)
+
+
 def gap_band(curves: RateCurves, confidence: float, rng: np.random.Generator, *, draws: int = 1000) -> Interval:
     """Compute a simultaneous band for the largest difference between two sets. Both ends have shape (thresholds,).
 
