@@ -230,31 +230,20 @@ def _group_by_numbers(name: str, numbers: Floats, counts: Integers | None = None
     """Group whole numbers (n,), NaN if missing: by value, or by ranges with similar numbers of people."""
     missing = np.isnan(numbers)
     whole = numbers[~missing].astype(np.int64)
-    values, sizes = _distinct_numbers(whole, None if counts is None else counts[~missing])
-    if len(values) <= MOST_NUMBERS:
-        ends, labels = values, [str(value) for value in values.tolist()]
-    else:
-        ends = _range_ends(values, sizes)
+    lowest = int(whole.min(initial=0))
+    places, keys = number_combinations([(whole - lowest, int(whole.max(initial=0)) - lowest + 1)])
+    ends = values = keys[:, 0] + lowest
+    labels = [str(value) for value in values.tolist()]
+    if len(values) > MOST_NUMBERS:
+        # A range ends at the boundary between values nearest to a quantile of the people.
+        people = np.cumsum(np.bincount(places, None if counts is None else counts[~missing]))
+        nearest = [int(np.argmin(np.abs(people / people[-1] - i / RANGES))) for i in range(1, RANGES)]
+        ends = np.unique(values[[*nearest, -1]])
         starts = [int(values[0]), *(ends[:-1] + 1).tolist()]
         labels = [
             str(start) if start == end else f"{start} to {end}"
             for start, end in zip(starts, ends.tolist(), strict=True)
         ]
     codes = np.full(len(numbers), len(labels), dtype=np.int64)
-    codes[~missing] = np.searchsorted(ends, whole)
+    codes[~missing] = np.searchsorted(ends, values)[places]
     return Membership(name, codes, (*labels, MISSING) if missing.any() else tuple(labels))
-
-
-def _range_ends(values: Integers, sizes: Integers) -> Integers:
-    """Compute the last number of each range, at the boundary between values nearest to each quantile."""
-    below = np.concatenate([[0.0], np.cumsum(sizes) / sizes.sum()])  # share of people before each value
-    nearest = (int(np.argmin(np.abs(below - i / RANGES))) for i in range(1, RANGES))
-    inner = {int(values[j - 1]) for j in nearest if 0 < j < len(values)}
-    return np.array([*sorted(inner), int(values[-1])], dtype=np.int64)
-
-
-def _distinct_numbers(numbers: Integers, counts: Integers | None = None) -> tuple[Integers, Integers]:
-    """Count the people with each number."""
-    lowest = numbers.min(initial=0)
-    codes, keys = number_combinations([(numbers - lowest, int(numbers.max(initial=0) - lowest) + 1)])
-    return keys[:, 0] + lowest, np.bincount(codes, weights=counts).astype(np.int64)
