@@ -48,9 +48,9 @@ class DecisionSample(CellSample):
 
     def count(self, group: Integers, groups: int) -> GroupCounts:
         cells, selected, labels = GroupedCells(self, group, groups), self.decided == 1, self.truth
-        labelled = None if labels is None else labels >= 0
+        labelled = self.labelled
         rates = {"selection_rate": (np.ones_like(selected), selected)}
-        if labels is not None and labelled is not None:
+        if labels is not None:
             positive, negative = labels == 1, labels == 0
             rates |= {
                 "base_rate": (labelled, positive),
@@ -64,7 +64,7 @@ class DecisionSample(CellSample):
         estimators = {name: cells.rate(name, *masks) for name, masks in rates.items()}
         if not self.why_no_scores:
             estimators["mean_score"] = cells.mean("mean_score", 0, (0.0, 1.0))
-            if labels is not None and labelled is not None:
+            if labels is not None:
                 # The mean of score minus true label is the calibration error, from -1 to 1.
                 estimators["calibration_gap"] = cells.mean("calibration_gap", labels, (-1.0, 1.0), labelled)
         coverage = count_labels(group, groups, self.decided, DECISIONS, labelled, self.n)
@@ -78,7 +78,7 @@ class DecisionSample(CellSample):
         Only people with a true label are counted. With weights, the counts are shares of Kish's effective size.
         """
         assert self.truth is not None
-        labelled = self.truth >= 0
+        labelled = self.labelled
         total, squares = (column[labelled] for column in self.sums[:2])
         benefits = np.bincount((1 + self.decided - self.truth)[labelled], weights=total, minlength=3)
         return np.asarray(benefits * total.sum() / (squares.sum() or 1.0)), int(self.n[labelled].sum())

@@ -81,6 +81,11 @@ class Sample(ABC):
     scored: ClassVar[str] = ""
     observed: ClassVar[str] = ""
 
+    @property
+    def labelled(self) -> Booleans:
+        """Mask of the entries with a known true label or value; of all entries without true labels."""
+        return np.ones(len(self.bins), dtype=np.bool_) if self.truth is None else find_labelled(self.truth)
+
     @abstractmethod
     def count(self, group: Integers, groups: int) -> GroupCounts:
         """Count the people by group, given the group of each entry, -1 for none, and the number of groups."""
@@ -167,8 +172,7 @@ def calibrate(sample: Sample, partition: Partition, config: GroupConfig) -> Brea
 
     Only people with a true label or number are counted. Empty bins are omitted.
     """
-    assert sample.truth is not None
-    known = (partition.codes >= 0) & find_labelled(sample.truth)
+    known = (partition.codes >= 0) & sample.labelled
     cells = np.where(known, partition.codes * TENTHS + sample.bins, -1)
     counts = sample.count(cells, TENTHS * len(partition.values))
     estimators = {name: counts.estimators[name] for name in (sample.scored, sample.observed)}

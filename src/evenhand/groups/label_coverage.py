@@ -80,7 +80,7 @@ def count_labels(
     groups: int,
     decision: Integers,
     decisions: Sequence[str],
-    labelled: Booleans | None,
+    labelled: Booleans,
     counts: Integers | None = None,
 ) -> Sequence[LabelCoverage | None]:
     """Count the people with a true label in each group, by decision; None if all or none have a true label.
@@ -88,7 +88,7 @@ def count_labels(
     Arrays have shape (n,). ``group`` and ``decision`` are codes, the group -1 for none; ``counts`` is the number of
     people that each entry represents, by default one.
     """
-    if labelled is None or labelled[group >= 0].all():
+    if labelled[group >= 0].all():
         return [None] * groups
     n = np.ones(len(group), dtype=np.int64) if counts is None else counts
     cell, shape = (group + 1) * len(decisions) + decision, (groups + 1, len(decisions))

@@ -56,13 +56,12 @@ class LabelSample(CellSample):
 
     def count(self, group: Integers, groups: int) -> GroupCounts:
         cells, decided, truth = GroupedCells(self, group, groups), self.decided, self.truth
-        everyone = np.ones(len(decided), dtype=np.bool_)
-        labelled = None if truth is None else truth >= 0
+        everyone, labelled = np.ones(len(decided), dtype=np.bool_), self.labelled
         rates: dict[str, dict[str, Estimator]] = {}
         for label, name in enumerate(self.names):
             assigned = decided == label
             masks = {"label_share": (everyone, assigned)}
-            if truth is not None and labelled is not None:
+            if truth is not None:
                 true = truth == label
                 masks |= {
                     "label_base_share": (labelled, true),
@@ -75,7 +74,7 @@ class LabelSample(CellSample):
             rates[name] = {metric: cells.rate(metric, *pair) for metric, pair in masks.items()}
         estimators: dict[str, Estimator] = {}
         confusion = None
-        if truth is not None and labelled is not None:
+        if truth is not None:
             estimators["label_accuracy"] = cells.rate("label_accuracy", labelled, decided == truth)
             estimators["macro_recall"] = _macro_recall(cells, truth, len(self.names), estimators["label_accuracy"])
             if self.ordered:

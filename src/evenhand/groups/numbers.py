@@ -68,11 +68,11 @@ class NumberSample(Sample):
         return {"mean": self.decided, "true_mean": self.truth, **errors}
 
     def count(self, group: Integers, groups: int) -> GroupCounts:
-        sample_weight, labelled = self.people.sample_weight, None if self.truth is None else find_labelled(self.truth)
+        sample_weight, labelled = self.people.sample_weight, self.labelled
         weighting = "" if sample_weight is None else EFFECTIVE
         estimators: dict[str, Estimator] = {}
         for metric, values in self.values.items():
-            rows = group >= 0 if metric in DECISION_METRICS or labelled is None else (group >= 0) & labelled
+            rows = group >= 0 if metric in DECISION_METRICS else (group >= 0) & labelled
             weights = None if sample_weight is None else sample_weight[rows]
             moments = number_moments(values[rows], group[rows], groups, weights)
             size = np.bincount(group[rows], minlength=groups)
