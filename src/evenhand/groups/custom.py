@@ -43,7 +43,7 @@ def read_metrics(texts: Sequence[str]) -> dict[str, Callable[..., Any]]:
     The module is in the current directory or installed. Importing it runs its code.
 
     Raises:
-        OptionError: A string does not have this form, a name occurs twice, or the imported object is not a function.
+        OptionError: A string does not have this form, or a name occurs twice.
         ModelError: The module or function does not exist, or the import fails.
     """
     functions: dict[str, Callable[..., Any]] = {}
@@ -57,10 +57,7 @@ def read_metrics(texts: Sequence[str]) -> dict[str, Callable[..., Any]]:
             )
         if name in functions:
             raise OptionError(f"expected one metric called {name!r}, got two", location=LOCATION)
-        function = import_object(source)
-        if not callable(function):
-            raise OptionError(f"expected a function as metric {name!r}, got {source!r}", location=LOCATION)
-        functions[name] = function
+        functions[name] = import_object(source)
     return functions
 
 

@@ -32,6 +32,7 @@ from evenhand.groups.wording.tables import (
     metric_columns,
     overall_table,
     reference_table,
+    show_metric,
     small_group_notes,
     unit_and_weights,
     weighted_by,
@@ -195,25 +196,19 @@ def _calibration_blocks(result: GroupMetrics, *, level: int) -> Iterator[Block]:
     """Yield the calibration for each attribute; nothing without scores or true values."""
     if not result.calibration:
         return
-    is_number = result.outcome is not None
-    columns = {"mean score": ("", "mean_score"), "observed rate": ("", "base_rate")}
-    if is_number:
-        columns = {"mean decided": ("", "mean"), "mean true": ("", "true_mean")}
-
-    def show(_: str, quantity: Quantity) -> ReportedNumber:
-        return show_quantity(quantity, "true_mean" if is_number else "rate")
-
     yield Heading("Calibration by group", level, detail=True)
+    columns, show = {"mean score": ("", "mean_score"), "observed rate": ("", "base_rate")}, _show_rate
     if result.outcome is None:
         yield from label_notes(result)
     else:
+        columns, show = {"mean decided": ("", "mean"), "mean true": ("", "true_mean")}, show_metric
         yield Text(
             f"Among people with a similar {result.outcome.name}, the true values should be equally high in every "
             f"group. People are binned by the deciles of {result.outcome.name} over all people."
         )
     for breakdown in result.calibration:
         by = join_names(breakdown.by)
-        if not is_number:
+        if result.outcome is None:
             yield Figure(
                 "calibration",
                 f"Calibration by {by}: the observed rate of the favourable label among people with similar scores, "
@@ -231,6 +226,11 @@ def _calibration_blocks(result: GroupMetrics, *, level: int) -> Iterator[Block]:
         caption = f"Calibration by {by}: {_describe_intervals(result)}"
         table = group_table(caption, result, breakdown, columns, show, order="the largest groups first")
         yield Fold(f"Calibration by {by} in numbers", tuple(table))
+
+
+def _show_rate(_: str, quantity: Quantity) -> ReportedNumber:
+    """Format a mean score as a rate, so that it can be compared with the observed rate."""
+    return show_quantity(quantity, "rate")
 
 
 def rule_notes(result: GroupMetrics) -> Iterator[Note]:
