@@ -143,12 +143,14 @@ def describe_groups(
     counts: GroupCounts, partition: Partition, config: GroupConfig, weighted: bool
 ) -> tuple[Group, ...]:
     """Compute the metrics of each group."""
-    # The first column has the metrics over all labels, and each of the others the rates of one label.
-    columns, *rates = (
-        {name: estimator.measure(config.confidence) for name, estimator in part.items()}
-        for part in (counts.estimators, *counts.rates.values())
-    )
-    columns |= {name: [Unknown(reason=reason)] * len(partition.values) for name, reason in counts.unknown.items()}
+    # Label -> metrics of each group; metrics over all labels have an empty label.
+    rates = {
+        label: {name: estimator.measure(config.confidence) for name, estimator in part.items()}
+        for label, part in {"": counts.estimators, **counts.rates}.items()
+    }
+    columns = rates.pop("") | {
+        name: [Unknown(reason=reason)] * len(partition.values) for name, reason in counts.unknown.items()
+    }
     return tuple(
         Group(
             values=values,
@@ -157,10 +159,7 @@ def describe_groups(
             small=bool(counts.n[i] < config.min_group_size),
             metrics={name: columns[name][i] for name in order_names(columns)},
             label_coverage=counts.coverage[i],
-            rates={
-                label: {name: column[i] for name, column in part.items()}
-                for label, part in zip(counts.rates, rates, strict=True)
-            },
+            rates={label: {name: column[i] for name, column in part.items()} for label, part in rates.items()},
             confusion=() if counts.confusion is None else tuple(map(tuple, counts.confusion[i].tolist())),
         )
         for i, values in enumerate(partition.values)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -57,16 +58,16 @@ def measure_proxies(
             )
         )
     large = {group.label: rate for group, rate in zip(groups, rates, strict=True) if not group.small}
-    gap = Gap(
-        name="probable_selection_rate_difference",
-        metric="selection_rate",
-        value=Unknown(reason="two groups must be large enough"),
-        not_assessable={group.label: round(group.effective_size or 0) for group in groups if group.small},
-    )
+    difference: dict[str, Any] = {"value": Unknown(reason="two groups must be large enough")}
     if len(large) > 1:
         (best, worst), value, (low, high), bounds = widest_gap(large, config.confidence)
         method = f"linearised, normal{describe_simultaneity(count_pairs(len(large)))}"
         quantity = estimate(value=value, low=low, high=high, method=method)
-        update = {"value": quantity, "best": best, "worst": worst, "bounds": Bounds(*bounds)}
-        gap = gap.model_copy(update=update)
-    return ProxyRates(by=(name,), groups=tuple(groups), gaps=(gap,), unknown=int((~known).sum()), people=people)
+        difference = {"value": quantity, "best": best, "worst": worst, "bounds": Bounds(*bounds)}
+    gap = Gap(
+        name="probable_selection_rate_difference",
+        metric="selection_rate",
+        not_assessable={group.label: round(group.effective_size or 0) for group in groups if group.small},
+        **difference,
+    )
+    return ProxyRates(by=(name,), groups=tuple(groups), gaps=(gap,), unknown=len(known) - people, people=people)

@@ -39,7 +39,7 @@ from evenhand.groups.wording.tables import (
 )
 from evenhand.groups.wording.thresholds import describe_limit, threshold_blocks
 from evenhand.stats.metric_specs import RATE_TITLES
-from evenhand.stats.quantity import Estimated, Quantity, Unknown, show_quantity
+from evenhand.stats.quantity import Estimated, Observed, Quantity, show_quantity
 
 DRAWN = 40
 """Maximum number of groups in a figure."""
@@ -183,11 +183,11 @@ def _breakdown_figures(result: GroupMetrics, breakdown: Breakdown) -> Iterator[F
 
 def overview_figure(result: GroupMetrics) -> Iterator[Figure]:
     """Yield a figure of the selection rates, or of the means of numeric decisions, for each attribute."""
-    name = "selection_rate" if result.outcome is None else "mean"
+    name, what, line = "selection_rate", "selection rate", DASHED
+    if result.outcome is not None:
+        name, what, line = "mean", f"mean {result.outcome.name}", ""
     single = [breakdown for breakdown in result.breakdowns if len(breakdown.by) == 1]
-    values = [group.metrics.get(name) for breakdown in single for group in breakdown.groups]
-    if any(value is not None and not isinstance(value, Unknown) for value in values):
-        what, line = ("selection rate", DASHED) if result.outcome is None else (f"mean {result.outcome.name}", "")
+    if any(isinstance(group.metrics.get(name), Observed) for breakdown in single for group in breakdown.groups):
         text = f"Dots: the {what} of each group, with its {confidence_levels(result)} interval.{line}"
         yield Figure("overview", f"{text} Grey: fewer than {result.min_group_size} people.", result)
 

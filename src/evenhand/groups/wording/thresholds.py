@@ -26,9 +26,8 @@ def describe_limit(threshold: str, thresholds: Threshold | ThresholdCurves) -> s
 
 def threshold_table(curves: ThresholdCurves, *, every: bool = False) -> Table:
     """Build a table of about nine thresholds, or about twenty with all gaps; the applied threshold is included."""
-    shown = [curve for curve in curves.curves if not curve.group]
-    if not every:
-        shown = [curve for curve in shown if curve.name != "equal_opportunity_difference"]
+    omitted = "" if every else "equal_opportunity_difference"
+    shown = [curve for curve in curves.curves if not curve.group and curve.name != omitted]
     titles = [METRICS[curve.name].title + (f" by {curve.by}" if curve.by else "") for curve in shown]
     rows = []
     for place in _choose_rows(curves, MORE if every else LISTED):
