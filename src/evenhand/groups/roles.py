@@ -262,15 +262,15 @@ class DecisionRoles:
         truth = None if self.target is None else OutcomeColumn.read(table[self.target], self.target_name)
         favourable, favourable_target, basis = self.favourable, self.favourable_target, "stated"
         if decision is None:
-            label = favourable if favourable_target is None else favourable_target
-            if truth is not None and label is None and self.schema is None:
-                label, _ = propose_true_label(truth, None, self._compare_scores(table))
-                basis = "proposed"
-            labels = None if truth is None else self._labels(truth, label, basis=basis)
-            good = "selected" if favourable is None else favourable
             every = np.ones(table.rows, dtype=np.bool_)
-            names = (opposite_label(good), good) if labels is None else labels.names
-            return DecisionLabels(names, every, ~every), labels
+            if truth is None:
+                good = "selected" if favourable is None else favourable
+                return DecisionLabels((opposite_label(good), good), every, ~every), None
+            label = favourable if favourable_target is None else favourable_target
+            if label is None and self.schema is None:
+                (label, _), basis = propose_true_label(truth, None, self._compare_scores(table)), "proposed"
+            labels = self._labels(truth, label, basis=basis)
+            return DecisionLabels(labels.names, every, ~every), labels
         if (
             truth is not None
             and favourable is not None
@@ -289,11 +289,10 @@ class DecisionRoles:
 
     def _compare_scores(self, table: CodedTable) -> DecisionLabels:
         """Mark the scores above the median, or at the threshold, as evidence of the favourable true label."""
-        names = ("low score", "high score")
         scores = table[str(self.score)].numbers(read_number)
         scored = np.isfinite(scores)
         above = scores > (np.median(scores[scored]) if scored.any() else 0.0)
-        return DecisionLabels(names, scored, above != self.low_is_good)
+        return DecisionLabels(("low score", "high score"), scored, above != self.low_is_good)
 
     def _labels(
         self,
@@ -303,11 +302,11 @@ class DecisionRoles:
         basis: str = "stated",
     ) -> DecisionLabels:
         """Read a column of labels. A schema that lists all of them determines the favourable label."""
-        target = None if self.schema is None or self.schema.target.kind != "label" else self.schema.target
-        listed = target is not None and all(find_value(word, target.values or ()) is not None for word in column.words)
-        if target is not None and listed and favourable is None:
-            favourable = target.favourable
-        complete = listed or self.outcome.kind == "label"
+        complete, target = self.outcome.kind == "label", None if self.schema is None else self.schema.target
+        if target is not None and target.kind == "label":
+            listed = all(find_value(word, target.values or ()) is not None for word in column.words)
+            complete = complete or listed
+            favourable = target.favourable if listed and favourable is None else favourable
         return read_labels(column, favourable, unfavourable, complete=complete, basis=basis)
 
 
