@@ -86,8 +86,7 @@ def compare_groups(
     missing_reference = reference is not None and base_label in left_out
     if missing_reference or len(compared) < 2:
         place = f"the reference group {base_label}" if missing_reference else "at least two groups"
-        reason = f"{place} must have {min_size} {estimator.requirement}"
-        return describe(value=Unknown(reason=reason))
+        return describe(value=Unknown(reason=f"{place} must have {min_size} {estimator.requirement}"))
     base = int(np.argmax(limits.value if reference is None else compared == reference))
     others, rest, start = np.delete(compared, base), limits.take(np.arange(len(compared)) != base), limits.take(base)
     distances = -rest.value if ratio else np.abs(rest.value - start.value)
@@ -96,8 +95,7 @@ def compare_groups(
     best, worst = names[:: -1 if rest.value[furthest] > start.value else 1]
     if ratio and start.value == 0:
         rate = "the highest rate" if reference is None else f"the rate of {base_label}"
-        reason = f"{rate} is 0, so the ratio is undefined"
-        return describe(value=Unknown(reason=reason), best=best, worst=worst)
+        return describe(value=Unknown(reason=f"{rate} is 0, so the ratio is undefined"), best=best, worst=worst)
     values = rest.value / start.value if ratio else rest.value - start.value
     by_group: dict[str, Observed] = {}
     if reference is None:

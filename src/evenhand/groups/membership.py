@@ -151,14 +151,12 @@ def number_combinations(columns: Sequence[tuple[Integers, int]]) -> tuple[Intege
     return combined, keys
 
 
-def group_people(people: People, names: Sequence[str] | None) -> tuple[Membership, ...]:
+def group_people(people: People, names: Sequence[str]) -> tuple[Membership, ...]:
     """Compute the groups of people by each of the given attributes.
 
     Raises:
-        OptionError: No attribute is given, or one is a real number.
+        OptionError: An attribute is a real number.
     """
-    if not names:
-        raise OptionError("no attribute is protected", hint="name at least one: `protected=NAME`")
     schema = people.schema
     return tuple(
         group_by_attribute(schema[name], people.individuals[:, schema.position(name)], people.counts) for name in names

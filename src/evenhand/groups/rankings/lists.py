@@ -147,10 +147,7 @@ class RankedLists:
 
     def _share_positions(self, values: Floats) -> Floats:
         """Average the values of positions within each block of tied candidates."""
-        sizes = np.bincount(self.ties)
-        if sizes.max() == 1:
-            return values
-        return np.asarray((np.bincount(self.ties, weights=values) / sizes)[self.ties])
+        return np.asarray((np.bincount(self.ties, weights=values) / np.bincount(self.ties))[self.ties])
 
     def add_up(self, codes: Integers, values: Floats, rows: Any = slice(None)) -> Floats:
         """Sum a value of candidates by batch and group, shape (batches, groups, 1)."""
