@@ -24,6 +24,7 @@ from evenhand.groups.breakdown import Breakdown, ProxyRates
 from evenhand.groups.result import GroupMetrics, LabelSet
 from evenhand.groups.wording.gaps import describe_decisions, gap_answers, gap_sentences
 from evenhand.groups.wording.tables import (
+    ShowNumber,
     confidence_levels,
     gap_table,
     group_table,
@@ -197,7 +198,8 @@ def _calibration_blocks(result: GroupMetrics, *, level: int) -> Iterator[Block]:
     if not result.calibration:
         return
     yield Heading("Calibration by group", level, detail=True)
-    columns, show = {"mean score": ("", "mean_score"), "observed rate": ("", "base_rate")}, _show_rate
+    columns = {"mean score": ("", "mean_score"), "observed rate": ("", "base_rate")}
+    show: ShowNumber = _show_rate
     if result.outcome is None:
         yield from label_notes(result)
     else:
