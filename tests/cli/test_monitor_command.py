@@ -179,6 +179,16 @@ def test_a_monitor_that_compared_no_groups_exits_with_3(evenhand, folder):
     assert sum(result.uncompared["sex"].values()) == 3000
 
 
+@pytest.mark.parametrize(("name", "separator"), [("table.csv", ";"), ("table.tsv", "\t")])
+def test_the_separator_of_a_table_is_found_and_kept_across_runs(evenhand, folder, name, separator):
+    names = ["id", "sex", "decision"]
+    rows = [names, *([str(row[name]) for name in names] for row in map(json.loads, decisions(400)))]
+    for end in (201, 401):
+        (folder / name).write_text("".join(separator.join(row) + "\n" for row in rows[:end]))
+        ran = evenhand(*WATCH, name, "--resume", "kept.json", "--json", "-", code=(0, 1))
+        assert (ran.json["decisions"], ran.json["skipped"]) == (end - 1, 0)
+
+
 def test_quoted_line_breaks_are_read_across_runs(evenhand, folder):
     rows = [json.loads(line) for line in decisions(400)]
     whole = "id,sex,decision,note\n" + "".join(

@@ -164,6 +164,12 @@ def test_the_separator_is_found(tmp_path, delimiter, newline):
     assert frame["remark"].tolist() == ["a; b, c|d\te", "plain"]
 
 
+def test_a_first_line_that_states_the_separator_is_no_row(tmp_path):
+    assert frame_of(tmp_path, b"sep=;\r\na;b,c\r\n1;x,y\r\n")["b,c"].tolist() == ["x,y"]
+    with pytest.raises(DataError, match="line 3: 1 values, but 2 columns"):
+        frame_of(tmp_path, b"sep=;\na;b\n1\n")
+
+
 def test_decimal_commas_do_not_pass_for_separators(tmp_path):
     assert frame_of(tmp_path, b"a;b\n1,5;x\n2,5;y\n")["a"].tolist() == ["1,5", "2,5"]
 
@@ -402,6 +408,11 @@ def test_a_column_of_a_workbook_has_a_single_type(tmp_path, cells, expected, wor
 def test_a_workbook_that_cannot_be_read_says_why(tmp_path, sheets, words):
     with pytest.raises(DataError, match=words):
         datasets.read_frame(workbook(tmp_path, sheets))
+
+
+def test_escaped_control_characters_of_a_workbook_are_read(tmp_path):
+    path = workbook(tmp_path, {"a": [["x", "y"], ["F_x000D_", "a_xb"]]})
+    assert datasets.read_frame(path).iloc[0].tolist() == ["F\r", "a_xb"]
 
 
 def test_hidden_rows_are_read_and_counted(tmp_path):

@@ -71,8 +71,7 @@ class MonitorRun:
         self.poster = AlarmPoster(config.webhook, self.name)
         self.words: dict[str, list[DataError]] = {}
         """Errors of lines with an unknown decision or label, by message."""
-        table = data.lower().endswith(".csv")
-        self.reader = LineReader(self.monitor.reader, table=table, names=kept.get("names"), rest=kept.get("rest", ""))
+        self.reader = LineReader(self.monitor.reader, table=data.lower().endswith((".csv", ".tsv")), state=kept)
         self._note()
 
     def _load(self, config: monitoring.MonitorConfig) -> tuple[monitoring.Monitor, dict[str, Any]]:
@@ -177,9 +176,8 @@ class MonitorRun:
             more = {
                 "position": self.lines.position,
                 "skipped": self.skipped,
-                "names": self.reader.names,
-                "rest": self.reader.rest,
                 "posted": self.posted,
+                **self.reader.state,
             }
             try:
                 write_atomically(self.following.resume, monitoring.write_state(self.monitor, more=more))
@@ -241,7 +239,7 @@ def monitor(
     data: Annotated[
         str,
         typer.Argument(
-            help="Decisions and labels: JSON lines, the log of a shield, or a .csv file; - is standard input."
+            help="Decisions and labels: JSON lines, the log of a shield, or a .csv or .tsv file; - is standard input."
         ),
     ],
     config: ConfigOption,

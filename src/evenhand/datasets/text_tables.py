@@ -140,7 +140,8 @@ def parse_table(
     """Parse a text table. All cells are strings, and only empty cells are missing.
 
     Args:
-        data: Content of the file. The separator is detected: comma, semicolon, tab or pipe.
+        data: Content of the file. The separator is that of a first line such as ``sep=;``, or detected: comma,
+            semicolon, tab or pipe.
         location: Name of the file in error messages.
         names: Column names of a table without a header line.
         encoding: Encoding of the text. A byte order mark takes precedence over ``utf-8``.
@@ -152,12 +153,14 @@ def parse_table(
     if re.match(r'\s*(\{\s*"|\[\s*[\[{])', text):
         hint = "write one object per line, and rename the file to .jsonl"
         raise DataError("this is JSON, not a text table", location=location, hint=hint)
-    delimiter = _detect_delimiter(text)
+    stated = re.match(r"sep=(.)\r?\n", text)  # written by Excel; the line end keeps the line numbers right
+    text = text[len("sep=;") :] if stated else text
+    delimiter = stated[1] if stated else detect_delimiter(text)
     split = _split_with_arrow(text, delimiter, names, location) or _split(text, delimiter, names, location)
     return _to_frame(*split)
 
 
-def _detect_delimiter(text: str) -> str:
+def detect_delimiter(text: str) -> str:
     """Detect the separator that gives most rows as many columns as the first row, and at least two."""
 
     def fit(delimiter: str) -> tuple[float, int]:

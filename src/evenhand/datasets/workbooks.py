@@ -151,6 +151,7 @@ def _read_sheets(data: bytes, location: str, *, formulas: bool) -> dict[str, pd.
     try:
         import openpyxl
         from openpyxl.cell import MergedCell
+        from openpyxl.utils.escape import unescape
     except ImportError:
         raise MissingExtraError("openpyxl", extra="excel", purpose="to read an Excel workbook") from None
     try:
@@ -172,7 +173,9 @@ def _read_sheets(data: bytes, location: str, *, formulas: bool) -> dict[str, pd.
     for title, rows in sheets.items():
         if formulas:
             rows = [[MERGED if isinstance(cell, MergedCell) else cell.value for cell in row] for row in rows]
-        cells = [[None if is_blank(cell) else cell for cell in row] for row in rows]
+        # Excel writes control characters such as a carriage return as _x000D_.
+        words = [[unescape(cell) if isinstance(cell, str) and "_x" in cell else cell for cell in row] for row in rows]
+        cells = [[None if is_blank(cell) else cell for cell in row] for row in words]
         frame = pd.DataFrame(cells, index=range(1, len(cells) + 1), dtype=object).rename(columns=lambda i: i + 1)
         frames[title] = frame.dropna(how="all").dropna(axis=1, how="all")
         frames[title].attrs["hidden"] = hidden[title]

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from evenhand.datasets.text_tables import read_header
+from evenhand.datasets.text_tables import detect_delimiter, read_header
 from evenhand.errors import DataError
 from evenhand.monitoring.events import Event, EventReader
 
@@ -132,15 +132,23 @@ class LineReader:
 
     Args:
         reader: Reader of the events of a monitor.
-        table: Whether the lines are rows of a table.
-        names, rest: Header, and first lines of an incomplete row, of an earlier run.
+        table: Whether the lines are rows of a table. The header determines its separator.
+        state: ``state`` of an earlier run.
     """
 
-    def __init__(self, reader: EventReader, *, table: bool, names: list[str] | None = None, rest: str = "") -> None:
+    def __init__(self, reader: EventReader, *, table: bool, state: Mapping[str, Any] | None = None) -> None:
         self._reader = reader
         self._table = table
-        self.names, self.rest = names, rest
+        state = state or {}
+        self.rest: str = state.get("rest", "")
+        self._names: list[str] | None = state.get("names")
+        self._delimiter: str = state.get("delimiter", ",")
         self._line = 0
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """Header, separator, and first lines of an incomplete row."""
+        return {"names": self._names, "delimiter": self._delimiter, "rest": self.rest}
 
     def read(self, lines: Sequence[bytes], *, last: bool = False) -> tuple[list[Event], list[DataError]]:
         """Read the events of lines, and the errors of other lines. Lines are counted from 1 in this process.
@@ -160,7 +168,7 @@ class LineReader:
                     events.append(self._reader.read(entry))
             except DataError as error:
                 error.location = f"line {self._line}"
-                if self._table and self.names is None:
+                if self._table and self._names is None:
                     raise
                 errors.append(error)
         if last and self.rest:
@@ -173,20 +181,21 @@ class LineReader:
         try:
             text = self.rest + line.decode("utf-8-sig" if self._line == 1 else "utf-8")
             self.rest = ""
-            cells = next(csv.reader([text], strict=True))
+            self._delimiter = detect_delimiter(text) if self._names is None else self._delimiter
+            cells = next(csv.reader([text], delimiter=self._delimiter, strict=True))
         except (csv.Error, UnicodeDecodeError, StopIteration) as error:
             if "unexpected end of data" in str(error) and len(text) < LONGEST_ROW:
                 self.rest = text + "\n"
                 return None
             raise DataError("expected a row of a table in UTF-8") from None
-        if self.names is None:
-            self.names = read_header(cells, "")
+        if self._names is None:
+            self._names = read_header(cells, "")
             return None
-        if [cell.strip() for cell in cells] == self.names:
+        if [cell.strip() for cell in cells] == self._names:
             return None  # a file that was replaced by another with the same names
-        if len(cells) != len(self.names):
-            raise DataError(f"expected {len(self.names)} values, got {len(cells)}")
-        return dict(zip(self.names, cells, strict=True))
+        if len(cells) != len(self._names):
+            raise DataError(f"expected {len(self._names)} values, got {len(cells)}")
+        return dict(zip(self._names, cells, strict=True))
 
 
 def _split_lines(data: bytes, *, last: bool, location: str) -> tuple[list[bytes], int]:
