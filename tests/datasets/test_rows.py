@@ -49,6 +49,15 @@ def test_folders_patterns_and_tables_are_opened(folder, database, tmp_path, monk
     assert len(read_frame(folder)) == 50
 
 
+def test_hidden_files_and_links_are_not_counted_again(folder):
+    for name in [".ipynb_checkpoints/a.parquet", "_temporary/a.parquet", "more/._b.parquet"]:
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes((folder / "a.parquet").read_bytes())
+    (folder / "link.parquet").symlink_to(folder / "a.parquet")
+    assert count(open_data(folder)) == 50
+    assert count(open_data(f"{folder}/*.parquet")) == 30
+
+
 def test_a_single_file_is_opened_where_it_has_many_rows(folder, monkeypatch):
     path = folder / "a.parquet"
     assert open_data(path) is None

@@ -153,13 +153,18 @@ def connect(duckdb: Any, path: str = ":memory:") -> Any:
 def list_files(text: str) -> list[str]:
     """List the Parquet files of a folder, a pattern or a file name, sorted by name.
 
+    Links to the same file count once. In a folder, hidden files and names that begin with an underscore are left out.
+
     Raises:
         DataError: There are no such files.
     """
     if Path(text).is_dir():
-        files = sorted(str(path) for suffix in PARQUET for path in Path(text).rglob(f"*{suffix}"))
+        paths = [path for suffix in PARQUET for path in Path(text).rglob(f"*{suffix}")]
+        # As in Spark and pyarrow, names that begin with a dot or an underscore are not data.
+        files = sorted(str(path) for path in paths if not re.search(r"(^|/)[._]", path.relative_to(text).as_posix()))
     else:
         files = [text] if Path(text).exists() else sorted(glob.glob(text, recursive=True))
+    files = list({Path(file).resolve(): file for file in reversed(files)}.values())[::-1]  # a link is not a second file
     if not files:
         problem = "the folder has no Parquet file" if Path(text).is_dir() else "the pattern matches no file"
         raise DataError(problem, location=text, hint="use files that end in .parquet")
