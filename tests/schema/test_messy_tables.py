@@ -194,6 +194,14 @@ REFUSED = {
         lambda frame: frame.assign(hired=pd.date_range("2020", periods=N)),
         "got Timestamp values",
     ),
+    "a total below": (
+        lambda frame: pd.concat([frame, frame[:1].assign(sex="Total")]),
+        "row 61 seems to total .* 'sex'",
+    ),
+    "a total above": (
+        lambda frame: pd.concat([frame[:1].assign(city="All:").astype({"city": "category"}), frame]),
+        "row 1 seems to total .* 'city' is 'All:'",
+    ),
     "no attribute": (lambda frame: frame[["hired"]].assign(sex=frame["sex"]).iloc[:, [0]], "protected=`, got 'sex'"),
 }
 
@@ -283,6 +291,12 @@ def test_a_table_that_is_wrong_is_refused_once(name):
     change, words = REFUSED[name]
     with pytest.raises(EvenhandError, match=words):
         evenhand.audit(decide, change(APPLICANTS), target="hired", protected=["sex"], samples=50, max_boxes=10)
+
+
+def test_the_word_total_may_be_a_value_like_any_other():
+    frame = APPLICANTS.assign(city=["Total", *["Shell"] * (N - 2), "Total"])
+    assert infer_schema(frame, target="hired", protected=["sex"])["city"].values == ("Shell", "Total")
+    assert len(evenhand.schema.table.list_columns(frame)) == len(frame.columns)
 
 
 def test_all_columns_are_named_in_one_error():

@@ -12,6 +12,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -447,7 +448,9 @@ def is_number(value: Any) -> bool:
 
 
 def plain_value(value: Any) -> Any:
-    """Convert a NumPy scalar to a Python value; return other values unchanged."""
+    """Convert a NumPy scalar or a decimal to a Python value; return other values unchanged."""
+    if isinstance(value, Decimal):
+        return int(value) if value.is_finite() and value == value.to_integral_value() else float(value)
     return value.item() if isinstance(value, np.generic) else value
 
 
@@ -517,7 +520,21 @@ def list_columns(frame: Any, *, lazy: bool = False) -> list[str]:
             raise DataError("expected a data frame in memory, got a lazy one", hint=hint)
     elif len(table) == 0:
         raise DataError("expected at least one person, got a data frame without rows")
+    else:
+        _refuse_totals(table)
     return columns
+
+
+def _refuse_totals(table: Any) -> None:
+    """Check that neither the first nor the last row totals the others, as below tables of reports."""
+    numbers = [name for name, kind in table.schema.items() if kind.is_numeric()]
+    words = table.drop(numbers)
+    for name, row in itertools.product(words.columns if len(words) > 2 else (), (len(words) - 1, 0)):
+        cell = words[name][row]
+        total = isinstance(cell, str) and _pattern("totals").fullmatch(folded(cell).strip(TRIMMED))
+        if total and words[name].to_list().count(cell) == 1:
+            message = f"row {row + 1:,} seems to total the others: column {name!r} is {cell!r} only there"
+            raise DataError(message, hint="delete the row; if it is a person, write another word")
 
 
 def native_names(frame: Any) -> list[Any]:
