@@ -212,6 +212,19 @@ def test_custom_metrics_are_of_people_with_a_true_label():
     assert gap.value.value == pytest.approx(abs(values["a"] - values["b"]))
 
 
+@pytest.mark.parametrize("number", [0.1, 0.7])
+def test_a_threshold_selects_the_same_number_in_any_precision(number):
+    for low_is_good in (False, True):
+        for scores in (np.full(80, number), np.full(80, number, np.float32), np.full(80, number, np.float16)):
+            result = evenhand.audit_predictions(
+                y_score=scores,
+                threshold=number,
+                sensitive_features=["a", "b"] * 40,
+                low_is_good=low_is_good,
+            )
+            assert result.groups.overall["selection_rate"].value == 1
+
+
 def test_decisions_made_by_a_threshold_include_people_without_a_true_label():
     frame = people(8, n=300, known=0.5)
     result = evenhand.audit_predictions(

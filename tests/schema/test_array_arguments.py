@@ -1,5 +1,7 @@
 """Columns that are given as arguments: every documented form, and one error for each mistake."""
 
+from decimal import Decimal
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -29,7 +31,6 @@ COLUMNS = {
     "polars": pl.Series,
     "polars frame of one column": lambda values: pl.DataFrame({"only": values}),
     "arrow": pa.array,
-    "arrow chunks": lambda values: pa.chunked_array([values]),
 }
 TABLES = {
     "mapping": dict,
@@ -80,6 +81,12 @@ def test_missing_values_do_not_turn_whole_numbers_into_fractions(make_missing):
     features = {"code": make_missing([1, 2, None, 1] * 25)}
     (codes,) = evenhand.audit_predictions(DECISIONS, sensitive_features=features).groups.breakdowns
     assert {group.label for group in codes.groups} == {"1", "2"}
+
+
+@pytest.mark.parametrize("make", [list, pl.Series, pa.array, lambda values: pd.DataFrame({"x": values})])
+def test_decimals_are_numbers(make):
+    arrays = [make([Decimal(value).quantize(Decimal("0.00")) for value in labels]) for labels in (TRUTH, DECISIONS)]
+    assert measures(evenhand.audit_predictions(*arrays, SEX)) == EXPECTED
 
 
 def test_a_masked_value_is_missing():

@@ -154,7 +154,8 @@ class DecisionRoles:
             scores = read_scores(table[self.score], rows)
             if threshold is not None:
                 threshold.check_scale(scores)
-                selected = threshold.select(scores)
+                array = table[self.score].array  # 0.7 with 32 bits is below 0.7, but means the same number
+                selected = threshold.select(scores if array is None else scores.astype(array.dtype))
             if self.low_is_good:
                 risks, highest = scores, 1.0 if scores.min() >= 0 and scores.max() <= 1 else 0.0
                 scores = highest - risks

@@ -102,7 +102,8 @@ def check_rows(columns: Mapping[str, Any]) -> int:
     """
     lengths = {name: len(column) for name, column in columns.items()}
     if len(set(lengths.values())) > 1:
-        listed = ", ".join(f"{length:,} in {quote_argument(name)}" for name, length in lengths.items())
+        first = {length: name for name, length in reversed(lengths.items())}
+        listed = ", ".join(f"{length:,} in {quote_argument(name)}" for length, name in reversed(first.items()))
         raise DataError(f"expected the same number of rows in all arguments, got {listed}")
     return next(iter(lengths.values()), 0)
 
@@ -180,10 +181,11 @@ def _as_array(argument: str, values: Any) -> Any:
     if hasattr(values, "__array__") or (isinstance(values, Sequence) and not isinstance(values, str | bytes)):
         try:
             array = np.asarray(values, dtype=None if hasattr(values, "__array__") else object)
-        except (TypeError, ValueError, RuntimeError):
+        except (TypeError, ValueError, RuntimeError) as error:
+            # A RuntimeError is the advice of PyTorch, such as to detach the tensor.
             raise DataError(
                 f"expected an array as {quote_argument(argument)}, got {describe_argument(values)}",
-                hint="give every row the same number of values",
+                hint=str(error) if isinstance(error, RuntimeError) else "give every row the same number of values",
             ) from None
     if array is None or array.ndim not in (1, 2) or array.dtype.kind == "V":
         hint = "pass a list, an array or a Series"

@@ -27,6 +27,7 @@ from evenhand.schema.table import (
     outcome_key,
     parse_word,
     plain_key,
+    plain_value,
     read_number,
     sort_key,
     unknown_codes,
@@ -213,7 +214,9 @@ class OutcomeColumn:
         Raises:
             DataError: A cell is not a string, a number or a Boolean, or the column is empty.
         """
-        cells = [parse_word(value.strip()) if isinstance(value, str) else value for value in coded.coding.values]
+        cells = [
+            parse_word(value.strip()) if isinstance(value, str) else plain_value(value) for value in coded.coding.values
+        ]
         labels = [cell for cell in cells if not is_missing(cell)]
         if not labels:
             raise DataError(f"column {coded.name!r} is empty")
