@@ -11,6 +11,7 @@ import pytest
 from cases import integer, random_case, real_network, schema_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_tree_certificates import tree
 
 from evenhand import certification
 from evenhand.certification.bounds.scores import ScoreTable, needs_kernels
@@ -22,7 +23,6 @@ from evenhand.errors import OptionError
 from evenhand.models import AdditiveNetwork
 from evenhand.models.additive.network import AffineLayer, LineTerm, TableTerm, network_from_dense
 from evenhand.models.trees.ensemble import build_ensemble
-from evenhand.models.trees.nodes import DecisionTree
 from evenhand.population import JointDistribution, MixturePopulation, fit_mixture
 from evenhand.population.independent import Marginal
 from evenhand.population.mixture import strata_of, uniform_mixture
@@ -41,21 +41,36 @@ class RuledCase:
     population: MixturePopulation
 
 
+SEXES = {"name": "sex", "kind": "categorical", "values": ["f", "m"], "protected": True}
+SPOUSES = {"name": "spouse", "kind": "categorical", "values": ["wife", "husband", "none"]}
+MARRIED = {
+    "rules": ["spouse == husband -> sex == m", "spouse == wife -> sex == f"],
+    "links": [{"when": "sex", "move": "spouse", "rows": [{"m": "husband", "f": "wife"}]}],
+}
+"""A husband has a wife."""
+
+
+def couple_schema(*numbers: dict[str, Any]) -> Schema:
+    """Sex, and a spouse who moves with it, and numbers."""
+    return Schema.parse(schema_of([SEXES, SPOUSES, *numbers]).model_dump() | MARRIED)
+
+
 def ruled_schema(rng: np.random.Generator) -> Schema:
     """Sex and a spouse who moves with it, a block of two attributes, and up to two more."""
     attributes: list[dict[str, Any]] = [
-        {"name": "sex", "kind": "categorical", "values": ["f", "m"], "protected": True},
-        {"name": "spouse", "kind": "categorical", "values": ["wife", "husband", "none", "other"]},
-        {"name": "a", "kind": "integer", "lower": 0, "upper": int(rng.integers(1, 4))},
-        {"name": "b", "kind": "integer", "lower": 0, "upper": int(rng.integers(1, 4))},
-        {"name": "c", "kind": "integer", "lower": 3, "upper": int(rng.integers(4, 8))},
+        SEXES,
+        SPOUSES | {"values": ["wife", "husband", "none", "other"]},
+        integer("a", 0, int(rng.integers(1, 4))),
+        integer("b", 0, int(rng.integers(1, 4))),
+        integer("c", 3, int(rng.integers(4, 8))),
     ]
     if rng.integers(2):
         attributes.append({"name": "race", "kind": "categorical", "values": ["x", "y", "z"], "protected": True})
-    rules = ["spouse == husband -> sex == m", "spouse == wife -> sex == f"]
-    rules += [["a <= b", "a == 0 or b == 0"][rng.integers(2)]] if rng.integers(4) else []
+    rules = (
+        [*MARRIED["rules"], ["a <= b", "a == 0 or b == 0"][rng.integers(2)]] if rng.integers(4) else MARRIED["rules"]
+    )
     # Without a link, husbands and wives have no counterpart of the other sex.
-    linked = [{"when": "sex", "move": "spouse", "rows": [{"m": "husband", "f": "wife"}]}] if rng.integers(4) else []
+    linked = MARRIED["links"] if rng.integers(4) else []
     order = rng.permutation(len(attributes))
     described = schema_of([attributes[i] for i in order], int(rng.choice([2, 2, 2, 3])))
     return Schema.parse(described.model_dump() | {"rules": rules, "links": linked})
@@ -246,19 +261,10 @@ def test_tables_of_scores_are_lower_bounds_and_close(seed: int) -> None:
 @pytest.mark.parametrize("hidden", [False, True])
 def test_values_that_nobody_has_are_left_out(way: dict[str, Any], hidden: bool) -> None:
     """Of 100,000 values people have three, and what is said of them is said in these."""
-    schema = Schema.parse(
-        couple_network({}, 0.0).schema.model_dump()
-        | {
-            "attributes": [
-                {"name": "sex", "kind": "categorical", "values": ["f", "m"], "protected": True},
-                {"name": "spouse", "kind": "categorical", "values": ["wife", "husband", "none"]},
-                integer("x", 0, 99_999),
-            ]
-        }
-    )
+    schema = couple_schema(integer("x", 0, 99_999))
     masses = np.zeros(100_000)
     masses[[3, 400, 70_000]] = 0.5, 0.25, 0.25
-    hub = uniform_mixture(couple_network({}, 0.0).schema).hub
+    hub = uniform_mixture(couple_schema(integer("x", 0, 9))).hub
     population = MixturePopulation("some people", schema, np.ones(1), hub, (), ((Marginal(schema["x"], masses),),))
     parts = (
         TableTerm(np.zeros((2, 1)), 0.0),
@@ -283,18 +289,7 @@ def test_values_that_nobody_has_are_left_out(way: dict[str, Any], hidden: bool) 
 
 def couple_network(weights: dict[str, float], threshold: float) -> AdditiveNetwork:
     """Label 1 if the weights of husband, wife and sex, and x in 0..9, exceed the threshold."""
-    schema = Schema.parse(
-        {
-            "target": {"name": "y", "values": ["no", "yes"], "favourable": "yes"},
-            "attributes": [
-                {"name": "sex", "kind": "categorical", "values": ["f", "m"], "protected": True},
-                {"name": "spouse", "kind": "categorical", "values": ["wife", "husband", "none"]},
-                integer("x", 0, 9),
-            ],
-            "rules": ["spouse == husband -> sex == m", "spouse == wife -> sex == f"],
-            "links": [{"when": "sex", "move": "spouse", "rows": [{"m": "husband", "f": "wife"}]}],
-        }
-    )
+    schema = couple_schema(integer("x", 0, 9))
     parts = (
         TableTerm(np.array([[0.0], [weights.get("m", 0.0)]]), 0.0),
         TableTerm(np.array([[weights.get("wife", 0.0)], [weights.get("husband", 0.0)], [0.0]]), 0.0),
@@ -406,17 +401,9 @@ def test_what_cannot_be_done_is_refused_with_the_way_on() -> None:
 
 
 def test_trees_are_certified_as_published_alone() -> None:
-    schema = couple_network({}, 0.5).schema
-    stump = DecisionTree(
-        output=0,
-        feature=np.array([0, 0, 0]),
-        threshold=np.array([0.0, 0.0, 0.0]),
-        left=np.array([1, -1, -1]),
-        right=np.array([2, -1, -1]),
-        default_left=np.zeros(3, dtype=bool),
-        values=np.array([[0.0], [-1.0], [1.0]]),
-    )
-    model = build_ensemble(schema, [stump], base=np.zeros(1), link="logistic", answers=["no", "yes"], location="t")
+    schema = couple_schema(integer("x", 0, 9))
+    trees = [tree([(0, 0.0, 1, 2), -1.0, 1.0])]
+    model = build_ensemble(schema, trees, base=np.zeros(1), link="logistic", answers=[0, 1], location="t")
     with pytest.raises(OptionError, match="models of trees cannot be certified by plausible") as refusal:
         certification.certify(model)
     assert "`as_published=True`" in str(refusal.value.hint)
@@ -427,18 +414,7 @@ def test_trees_are_certified_as_published_alone() -> None:
 def test_people_fitted_to_data_are_certified_in_one_go() -> None:
     """A network over more points than are enumerated: proofs bracket what a sample of the same people shows."""
     rng = np.random.default_rng(4)
-    attributes = [
-        {"name": "sex", "kind": "categorical", "values": ["f", "m"], "protected": True},
-        {"name": "spouse", "kind": "categorical", "values": ["wife", "husband", "none"]},
-        *(integer(f"u{i}", 0, 40) for i in range(5)),
-    ]
-    schema = Schema.parse(
-        schema_of(attributes).model_dump()
-        | {
-            "rules": ["spouse == husband -> sex == m", "spouse == wife -> sex == f"],
-            "links": [{"when": "sex", "move": "spouse", "rows": [{"m": "husband", "f": "wife"}]}],
-        }
-    )
+    schema = couple_schema(*(integer(f"u{i}", 0, 40) for i in range(5)))
     sex = rng.integers(0, 2, 2000)
     spouse = np.where(rng.random(2000) < 0.5, 2, sex)
     level = rng.integers(5, 35, 2000)
@@ -460,14 +436,7 @@ def test_people_fitted_to_data_are_certified_in_one_go() -> None:
 def test_a_linear_model_leaves_only_the_border_open() -> None:
     """Eight attributes of 41 values, too many people to ask: next to nothing stays undecided, and no box is split."""
     rng = np.random.default_rng(7)
-    attributes = [
-        {"name": "sex", "kind": "categorical", "values": ["f", "m"], "protected": True},
-        {"name": "spouse", "kind": "categorical", "values": ["wife", "husband", "none"]},
-        *(integer(f"u{i}", 0, 40) for i in range(8)),
-    ]
-    rules = ["spouse == husband -> sex == m", "spouse == wife -> sex == f"]
-    linked = [{"when": "sex", "move": "spouse", "rows": [{"m": "husband", "f": "wife"}]}]
-    schema = Schema.parse(schema_of(attributes).model_dump() | {"rules": rules, "links": linked})
+    schema = couple_schema(*(integer(f"u{i}", 0, 40) for i in range(8)))
     parts = tuple(
         TableTerm(rng.normal(size=(attribute.size, 1)), 0.0)
         if attribute.is_discrete

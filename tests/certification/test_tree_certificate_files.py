@@ -10,7 +10,7 @@ import pytest
 from forgery import WHOLE, forged
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_tree_certificates import AGE, SEX, described, fitted, random_model, real_data, tree
+from test_tree_certificates import boosted, by_hand, fitted, random_model, real_data, tree
 
 from evenhand import certification, checker, models
 from evenhand.checker.question import AskedQuestion
@@ -18,20 +18,11 @@ from evenhand.checker.reading import ClaimedBoxes
 from evenhand.checker.trees.proofs import TreeProver
 from evenhand.checker.trees.question import recorded_trees_of
 from evenhand.errors import OptionError
-from evenhand.models.trees.ensemble import build_ensemble
 from evenhand.models.white_box import extract_white_box
 from evenhand.population import product_of_marginals
 from support import scaled
 
 SEEDS = st.integers(0, 2**32 - 1)
-
-
-def by_hand():
-    # From five years on, women get -1 and men +1; below, everybody gets -1.
-    grown = tree([(0, 4.0, 1, 2), -1.0, (1, 0.0, 3, 4), -1.0, 1.0])
-    return build_ensemble(
-        described([AGE, SEX]), [grown], base=np.zeros(1), link="logistic", answers=[0, 1], location="t"
-    )
 
 
 @pytest.fixture
@@ -206,9 +197,7 @@ def test_leaves_of_any_size_can_be_checked(size, tmp_path):
     """In float32, leaves of zero or almost zero prove nothing, but the certificate that says so is valid."""
     values = np.array([[0.0, 0.0], [0.0, size], [size, 0.0]])
     grown = dataclasses.replace(tree([(1, 0.0, 1, 2), 0.0, 0.0]), values=values)
-    model = build_ensemble(
-        described([AGE, SEX]), [grown], base=np.zeros(2), link="frequency", answers=[0, 1], location="t"
-    )
+    model = boosted([grown], base=np.zeros(2), link="frequency")
     path = tmp_path / "c.cert"
     for single in (True, False):
         model = dataclasses.replace(model, single=single)
@@ -221,9 +210,7 @@ def test_leaves_of_any_size_can_be_checked(size, tmp_path):
 def test_masses_beyond_the_precision_of_floats_are_exact(tmp_path):
     """Two of three cells hold 312 and 200 of 2**60 + 512 people; of these two, the 200 are treated unfairly."""
     grown = [tree([(0, 2.0, 1, 2), -4.0, (0, 4.0, 3, 4), -3.0, 0.0]), tree([(1, 0.0, 1, 2), -1.0, 1.0])]
-    model = build_ensemble(
-        described([AGE, SEX]), grown, base=np.zeros(1), link="logistic", answers=[0, 1], location="t"
-    )
+    model = boosted(grown)
     certification.certify(model, certificate=tmp_path / "c.cert", enumeration=False, jobs=1, samples=5)
     question = recorded_trees_of(checker.read_certificate(tmp_path / "c.cert"), model)
     (axis,) = question.axes
@@ -246,14 +233,7 @@ def test_margins_close_to_zero_are_decided_only_if_every_order_of_adding_up_agre
         # The margin of whoever is five or more is a few units of the last place of the sum of the sizes.
         near = -leaves[:, 1].sum() + rng.uniform(0, 40) * np.finfo(kind).eps * np.abs(leaves[:, 1]).sum()
         sexed = tree([(1, 0.0, 1, 2), 0.0, float(kind(near) * 2.0**-60)])
-        model = build_ensemble(
-            described([AGE, SEX]),
-            [*grown, sexed],
-            base=np.array([float(kind(near))]),
-            link="logistic",
-            answers=[0, 1],
-            location="t",
-        )
+        model = boosted([*grown, sexed], base=np.array([float(kind(near))]))
         model = dataclasses.replace(model, single=single)
         path = tmp_path / "c.cert"
         certification.certify(model, certificate=path, enumeration=False, jobs=1, samples=5)
@@ -275,15 +255,8 @@ def test_real_models(kind, tmp_path):
     box = extract_white_box(models.load_model(fitted(kind, inputs, labels), people.schema))
     population = product_of_marginals(people)
     protected = ["sex", "age"] if "age" in people.schema.names else ["sex"]
-    made = certification.certify(
-        box,
-        protected=protected,
-        population=population,
-        certificate=tmp_path / "c.cert",
-        max_boxes=200,
-        jobs=1,
-        samples=5,
-    )
+    options = {"protected": protected, "population": population, "max_boxes": 200, "jobs": 1, "samples": 5}
+    made = certification.certify(box, certificate=tmp_path / "c.cert", **options)
     found = check(tmp_path / "c.cert", box, protected=tuple(protected), population=population)
     assert found.verdict == "confirmed"
     assert (found.certified, found.falsified) == pytest.approx((made.certified, made.falsified), abs=1e-6)

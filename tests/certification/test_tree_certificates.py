@@ -23,7 +23,7 @@ from evenhand.certification.query.enumeration import enumerate_domain
 from evenhand.certification.query.outcomes import FAIR, UNFAIR
 from evenhand.core.kernels import compile_kernel
 from evenhand.models.additive.cells import ListedCell, cell_array, plain_inputs
-from evenhand.models.trees.ensemble import TreeEnsemble, build_ensemble
+from evenhand.models.trees.ensemble import build_ensemble
 from evenhand.models.trees.nodes import DecisionTree, collect_nodes
 from evenhand.models.white_box import extract_white_box
 from evenhand.population import ProductPopulation, product_of_marginals
@@ -58,13 +58,20 @@ def tree(nodes, output=0):
     )
 
 
+def boosted(grown, first=AGE, **options):
+    """A model of two labels over another attribute and sex, whose trees are added up."""
+    shared = {"base": np.zeros(1), "link": "logistic", "answers": [0, 1], "location": "t"}
+    return build_ensemble(described([first, SEX]), grown, **shared | options)
+
+
+def by_hand():
+    """From five years on, women get -1 and men +1; below, everybody gets -1."""
+    return boosted([tree([(0, 4.0, 1, 2), -1.0, (1, 0.0, 3, 4), -1.0, 1.0])])
+
+
 @pytest.mark.parametrize("enumeration", [True, False])
 def test_by_hand(enumeration):
-    # From five years on, women get -1 and men +1; below, everybody gets -1.
-    grown = tree([(0, 4.0, 1, 2), -1.0, (1, 0.0, 3, 4), -1.0, 1.0])
-    model = build_ensemble(
-        described([AGE, SEX]), [grown], base=np.zeros(1), link="logistic", answers=[0, 1], location="t"
-    )
+    model = by_hand()
     found = certification.certify(model, enumeration=enumeration, jobs=1)
     assert (found.certified, found.falsified) == pytest.approx((0.5, 0.5), abs=1e-9)
     assert found.undecided < 1e-9
@@ -79,11 +86,7 @@ def test_by_hand(enumeration):
 
 
 def test_whatever_nobody_protected_is_asked_about_is_fair():
-    grown = tree([(0, 4.0, 1, 2), -1.0, 1.0])
-    model = build_ensemble(
-        described([AGE, SEX]), [grown], base=np.zeros(1), link="logistic", answers=[0, 1], location="t"
-    )
-    assert certification.certify(model).certified == 1.0
+    assert certification.certify(boosted([tree([(0, 4.0, 1, 2), -1.0, 1.0])])).certified == 1.0
 
 
 def random_tree(rng, schema, width, output, whole):
@@ -289,18 +292,10 @@ def test_variances_and_what_they_prove(seed):
 def test_tests_of_constant_columns_are_evaluated(fixed, share):
     # Up to 2 the sex decides, and above nothing does.
     grown = tree([(2, 2.0, 1, 2), (1, 0.0, 3, 4), 1.0, -1.0, 1.0])
-    schema = described([AGE, SEX])
-    model = TreeEnsemble(
-        schema=schema,
-        nodes=collect_nodes([grown], inputs=3, outputs=1, location="t"),
-        base=np.zeros(1),
-        divisor=1.0,
-        link="logistic",
-        steepness=1.0,
-        classes=("no", "yes"),
-        favourable=1,
-        columns=cell_array([*plain_inputs(schema), ListedCell(None, np.array([fixed]))]),
-    )
+    model = boosted([tree([1.0])])
+    cells = cell_array([*plain_inputs(model.schema), ListedCell(None, np.array([fixed]))])
+    nodes = collect_nodes([grown], inputs=3, outputs=1, location="t")
+    model = dataclasses.replace(model, nodes=nodes, columns=cells)
     assert whole_proof(tree_query_of(model)) == pytest.approx((share, 1 - share), abs=1e-9)
 
 
@@ -308,9 +303,7 @@ def test_tests_of_constant_columns_are_evaluated(fixed, share):
 def test_proves_nothing_false_of_tiny_and_huge_leaves(size):
     # The numbers of the sexes differ by twice the size, although most trees say the opposite.
     grown = [tree([(1, 0.0, 1, 2), size * low, -size * low]) for low in (3.0, -1.0, -1.0)]
-    model = build_ensemble(
-        described([AGE, SEX]), grown, base=np.zeros(1), link="logistic", answers=[0, 1], location="t"
-    )
+    model = boosted(grown)
     decided = size > 1e-300
     assert whole_proof(tree_query_of(model, limit=3 * size)) == (float(decided or size == 0), 0.0)
     assert whole_proof(tree_query_of(model, limit=size)) == (float(size == 0), float(decided))
@@ -318,14 +311,7 @@ def test_proves_nothing_false_of_tiny_and_huge_leaves(size):
 
 @pytest.mark.parametrize("size", [1e-312, 1e-12])
 def test_leaves_below_the_error_of_a_sigmoid_decide_nothing(size):
-    model = build_ensemble(
-        described([AGE, SEX]),
-        [tree([(1, 0.0, 1, 2), -size, size])],
-        base=np.zeros(1),
-        link="logistic",
-        answers=[0, 1],
-        location="t",
-    )
+    model = boosted([tree([(1, 0.0, 1, 2), -size, size])])
     assert whole_proof(tree_query_of(dataclasses.replace(model, single=True))) == (0.0, 0.0)
 
 
@@ -343,29 +329,23 @@ def real_data(name):
     return people, people.schema.inputs(people.individuals[whole])[:3000], people.labels[whole][:3000]
 
 
+LIBRARIES = {
+    "xgboost": ("xgboost", "XGBClassifier", {"n_estimators": 8, "max_depth": 3, "n_jobs": 1}),
+    "lightgbm": ("lightgbm", "LGBMClassifier", {"n_estimators": 8, "num_leaves": 7, "n_jobs": 1, "verbose": -1}),
+    "forest": ("sklearn.ensemble", "RandomForestClassifier", {"n_estimators": 8, "max_depth": 4}),
+    "extra": ("sklearn.ensemble", "ExtraTreesClassifier", {"n_estimators": 8, "max_depth": 4}),
+    "boosting": ("sklearn.ensemble", "GradientBoostingClassifier", {"n_estimators": 8, "max_depth": 3}),
+    "histogram": ("sklearn.ensemble", "HistGradientBoostingClassifier", {"max_iter": 8, "max_depth": 3}),
+}
+
+
 def fitted(kind, inputs, labels):
-    if kind == "xgboost":
-        library = pytest.importorskip("xgboost", reason="needs XGBoost")
-        return library.XGBClassifier(n_estimators=8, max_depth=3, n_jobs=1, random_state=0).fit(inputs, labels)
-    if kind == "lightgbm":
-        library = pytest.importorskip("lightgbm", reason="needs LightGBM")
-        return library.LGBMClassifier(n_estimators=8, num_leaves=7, n_jobs=1, verbose=-1, random_state=0).fit(
-            inputs, labels
-        )
-    sklearn = pytest.importorskip("sklearn.ensemble", reason="needs scikit-learn")
-    if kind == "forest":
-        return sklearn.RandomForestClassifier(8, max_depth=4, random_state=0).fit(inputs, labels)
-    if kind == "extra":
-        return sklearn.ExtraTreesClassifier(8, max_depth=4, random_state=0).fit(inputs, labels)
-    if kind == "histogram":
-        return sklearn.HistGradientBoostingClassifier(max_iter=8, max_depth=3, random_state=0).fit(inputs, labels)
-    return sklearn.GradientBoostingClassifier(n_estimators=8, max_depth=3, random_state=0).fit(inputs, labels)
+    library, name, options = LIBRARIES[kind]
+    found = pytest.importorskip(library, reason=f"needs {library}")
+    return getattr(found, name)(**options, random_state=0).fit(inputs, labels)
 
 
-KINDS = ["xgboost", "lightgbm", "forest", "extra", "boosting", "histogram"]
-
-
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", LIBRARIES)
 def test_real_models(kind):
     people, inputs, labels = real_data("german")
     model = fitted(kind, inputs, labels)
@@ -458,9 +438,7 @@ def test_real_numbers_weigh_what_lies_between_thresholds():
     score = {"name": "score", "kind": "real", "lower": -1, "upper": 3}
     grown = tree([(0, 0.0, 1, 2), -1.0, (1, 0.0, 3, 4), (0, 2.0, 5, 6), 1.0, -1.0, 1.0])
     # Between 0 and 2 only the sex decides; above, everybody gets +1, and below, -1.
-    model = build_ensemble(
-        described([score, SEX]), [grown], base=np.zeros(1), link="logistic", answers=[0, 1], location="t"
-    )
+    model = boosted([grown], first=score)
     for enumeration in (True, False):
         found = certification.certify(model, enumeration=enumeration, jobs=1)
         assert (found.certified, found.falsified) == pytest.approx((0.5, 0.5), abs=1e-9)

@@ -1,5 +1,6 @@
 """An independent look at a store's logs: every hash, every number, and everything done again from the first entry."""
 
+import copy
 import hashlib
 import json
 from contextlib import contextmanager
@@ -7,6 +8,7 @@ from contextlib import contextmanager
 from counting import Counting
 
 from evenhand.service import Ledger
+from evenhand.service.store.chain import canonical_json, hash_json
 from evenhand.service.store.database import read_heads, read_log, read_state
 
 
@@ -44,6 +46,16 @@ def chained(entries):
         body = json.dumps(entry["body"], sort_keys=True, separators=(",", ":"))
         said = [entry["previous"], entry["stream"], entry["number"], entry["at"], body]
         assert entry["hash"] == hashlib.sha256(json.dumps(said, separators=(",", ":")).encode()).hexdigest()
+
+
+def rehashed(entries, start=0):
+    """The entries with a chain that is right again from one of them on, as a forger would make it."""
+    found = copy.deepcopy(entries)
+    for position in range(start, len(found)):
+        one = found[position]
+        one["previous"] = found[position - 1]["hash"] if position else "0" * 64
+        one["hash"] = hash_json([one["previous"], one["stream"], one["number"], one["at"], canonical_json(one["body"])])
+    return found
 
 
 def again(entries):

@@ -101,6 +101,37 @@ def running(described):
         service.stop()
 
 
+@contextmanager
+def replaced(thing, name, by):
+    """Replace a part of something meanwhile, even where it is frozen."""
+    before = getattr(thing, name)
+    object.__setattr__(thing, name, by)
+    try:
+        yield
+    finally:
+        object.__setattr__(thing, name, before)
+
+
+def together(work):
+    """Run all of it at the same time; what one of them raised is raised."""
+    failed = []
+
+    def one(piece):
+        try:
+            piece()
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=one, args=(piece,), daemon=True) for piece in work]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert not [thread for thread in threads if thread.is_alive()], "somebody waits for ever"
+    if failed:
+        raise failed[0]
+
+
 def answer_now(request):
     """Have one item made and decided, in a thread with an event loop of its own.
 

@@ -104,17 +104,16 @@ def to_toml(value):
     return json.dumps(value)
 
 
+def keyless(folder, **parts):
+    """Describe a service without keys whose store is in a folder."""
+    return {"service": {"database": f"sqlite:///{folder / 'evenhand.db'}", "keys": False}, **parts}
+
+
 def describe_service(folder):
-    """Describe three shields and a guarded studio, whose store is in a folder, without keys."""
-    return {
-        "service": {"database": f"sqlite:///{folder / 'evenhand.db'}", "keys": False},
-        "shields": [
-            {"name": "loans", "plan": PLAN},
-            {"name": "finite", "plan": FINITE},
-            {"name": "labelled", "plan": LABELLED},
-        ],
-        "guards": [{"name": "studio", "config": GUARD}],
-    }
+    """Describe three shields and a guarded studio."""
+    plans = {"loans": PLAN, "finite": FINITE, "labelled": LABELLED}
+    shields = [{"name": name, "plan": plan} for name, plan in plans.items()]
+    return keyless(folder, shields=shields, guards=[{"name": "studio", "config": GUARD}])
 
 
 def guard_ages(generator=None, **changes):

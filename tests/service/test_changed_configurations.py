@@ -7,15 +7,18 @@ import os
 import subprocess
 import sys
 import threading
+from contextlib import closing
+from functools import partial
 
 import pytest
+from chains import rehashed
+from in_thread import together
 from service_settings import LABELLED, PLAN
 from service_settings import SMALL_GUARD as GUARD
 
 from evenhand.errors import DecisionError, StoreError
 from evenhand.service import Database, ServiceConfig, open_service, replay_stored_logs
 from evenhand.service.replay.replay import replay_log
-from evenhand.service.store.chain import GENESIS_HASH, canonical_json, hash_json
 
 
 def plan(kappa="1/2"):
@@ -158,16 +161,6 @@ def test_another_kind_of_stream_is_refused(start, store):
         open_service(settings(store, guards=[{"name": "loans", "config": GUARD}]))
 
 
-def rechained(entries):
-    """Return forged entries with hashes that fit."""
-    last = GENESIS_HASH
-    for entry in entries:
-        entry["previous"] = last
-        body = canonical_json(entry["body"])
-        last = entry["hash"] = hash_json([last, entry["stream"], entry["number"], entry["at"], body])
-    return entries
-
-
 def leave_out_the_new_run(entries):
     del entries[2]
     entries[2]["number"] = 2
@@ -188,29 +181,19 @@ def test_replay_finds_a_forged_run(start):
     client = start(**loans("1/4"))
     decide(client, 2)
     written = log_of(client, "loans")
-    assert replay_log(rechained(copy.deepcopy(written))).all_agree
+    assert replay_log(rehashed(written)).all_agree
     for what, forge in FORGERIES:
         entries = copy.deepcopy(written)
         forge(entries)
-        difference = replay_log(rechained(entries)).difference
+        difference = replay_log(rehashed(entries)).difference
         assert difference.entry == 2
         assert what in difference.what
 
 
-def together(work):
-    """Run a function in two threads at once, with 0 and with 1."""
-    threads = [threading.Thread(target=work, args=(which,)) for which in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-
 def replayed(url):
     """The operations of the log of loans, once all of them agree."""
-    database = Database(url, make=False)
-    replay = replay_stored_logs(database)
-    database.close()
+    with closing(Database(url, make=False)) as database:
+        replay = replay_stored_logs(database)
     assert replay.all_agree, [str(one.difference) for one in replay.replays]
     return replay.replays[0].operations
 
@@ -224,7 +207,7 @@ def test_replicas_that_start_with_different_configurations_end_in_one(store_url)
         barrier.wait()
         replicas[which] = open_service(settings(store_url, **plans[which]))
 
-    together(open_one)
+    together([partial(open_one, which) for which in range(2)])
     answers = []
     refused = set()
 
@@ -236,7 +219,7 @@ def test_replicas_that_start_with_different_configurations_end_in_one(store_url)
             except DecisionError:
                 refused.add(which)
 
-    together(decide_on)
+    together([partial(decide_on, which) for which in range(2)])
     for replica in replicas:
         replica.close()
     assert len(refused) == 1

@@ -3,14 +3,13 @@
 import json
 import socket
 import threading
-from contextlib import contextmanager
 
 import pytest
 
 httpx = pytest.importorskip("httpx", reason="needs httpx")
 
-from in_thread import running, until
-from service_settings import guard_ages
+from in_thread import replaced, running, until
+from service_settings import guard_ages, keyless
 
 from evenhand.errors import ModelError, StoreError
 from evenhand.genai.backends.studio import Studio
@@ -21,11 +20,8 @@ STUDIO = {"kind": "studio", "bias": BIAS}
 
 
 def described(folder, generator, *, limits=None, guard=None, **changes):
-    return {
-        "service": {"database": f"sqlite:///{folder / 'evenhand.db'}", "keys": False},
-        "limits": limits or {},
-        "guards": [{"name": "guard", "config": guard_ages(generator, **changes), **(guard or {})}],
-    }
+    guarded = {"name": "guard", "config": guard_ages(generator, **changes), **(guard or {})}
+    return keyless(folder, limits=limits or {}, guards=[guarded])
 
 
 @pytest.fixture
@@ -44,17 +40,6 @@ def ask(service, prompt="a leader", **more):
 
 def guarded(answer):
     return answer.status_code, answer.headers["x-evenhand-guarded"], answer.headers["x-evenhand-status"]
-
-
-@contextmanager
-def replaced(thing, name, by):
-    """Even where it is frozen."""
-    before = getattr(thing, name)
-    object.__setattr__(thing, name, by)
-    try:
-        yield
-    finally:
-        object.__setattr__(thing, name, before)
 
 
 class Failing:

@@ -2,13 +2,14 @@
 
 import base64
 import json
+from functools import partial
 
 import pytest
 
 openai = pytest.importorskip("openai", reason="needs openai")
 
 from in_thread import running, until
-from service_settings import AGES, LEXICON, guard_ages
+from service_settings import AGES, LEXICON, guard_ages, keyless
 
 from evenhand.core.coroutines import blocks
 from evenhand.genai import Item, OpenAIChat
@@ -34,21 +35,13 @@ def service(upstream, tmp_path_factory):
     shared = {"specifications": specifications}
     images = {"kind": "images", "url": upstream.url, "model": "studio-pictures", "options": {"size": "64x64"}}
     chat = {"kind": "chat", "url": upstream.url, "model": "studio-texts"}
-    described = {
-        "service": {"database": f"sqlite:///{folder / 'evenhand.db'}", "keys": False},
-        "guards": [
-            {"name": "studio", "config": guard_ages({"kind": "studio", "bias": BIAS}, **shared)},
-            {
-                "name": "remote",
-                "models": ["pictures", "dall-e-3"],
-                "log_prompts": True,
-                "pass_on": ["steps"],
-                "config": guard_ages(images, **shared),
-            },
-            {"name": "stories", "log_prompts": True, "config": guard_ages(chat, classifier=LEXICON, **shared)},
-        ],
-    }
-    with running(described) as here:
+    remote = {"name": "remote", "models": ["pictures", "dall-e-3"], "log_prompts": True, "pass_on": ["steps"]}
+    guards = [
+        {"name": "studio", "config": guard_ages({"kind": "studio", "bias": BIAS}, **shared)},
+        {**remote, "config": guard_ages(images, **shared)},
+        {"name": "stories", "log_prompts": True, "config": guard_ages(chat, classifier=LEXICON, **shared)},
+    ]
+    with running(keyless(folder, guards=guards)) as here:
         yield here
 
 
@@ -64,6 +57,11 @@ def upstream_of_this_test(upstream):
 def client(service, upstream_of_this_test):
     with openai.OpenAI(base_url=f"{service.url}/v1", api_key="unused", max_retries=0) as client:
         yield client
+
+
+def tell(client, asked="tell of a leader", create=None, **more):
+    messages = [{"role": "user", "content": asked}]
+    return (create or client.chat.completions.create)(**{"model": "stories", "messages": messages, **more})
 
 
 def shown(data):
@@ -191,11 +189,7 @@ def test_edits_are_forwarded_unchanged(client, service, upstream_of_this_test):
     assert refused.value.code == "content_policy_violation"
 
 
-CONTEXT = {
-    "code": "context_length_exceeded",
-    "message": "This model's maximum context length is 4096 tokens.",
-    "type": "invalid_request_error",
-}
+CONTEXT = {"code": "context_length_exceeded", "message": "at most 4096 tokens", "type": "invalid_request_error"}
 
 
 @pytest.mark.parametrize("model", ["pictures", "stories"])
@@ -212,15 +206,10 @@ CONTEXT = {
 def test_an_error_about_the_request_keeps_its_meaning(client, upstream_of_this_test, model, status, error, code):
     upstream_of_this_test.always, upstream_of_this_test.error = status, error
     upstream_of_this_test.headers = {"Retry-After": "2"}
-    once = client.with_options(max_retries=0)
-
-    def generate():
-        if model == "pictures":
-            return once.images.generate(model=model, prompt="a tree")
-        return once.chat.completions.create(model=model, messages=[{"role": "user", "content": "a tale of a tree"}])
-
+    generate = {"pictures": client.images.generate, "stories": partial(tell, client)}[model]
+    asked = {"prompt": "a tree"} if model == "pictures" else {}
     with pytest.raises(openai.APIStatusError) as caught:
-        generate()
+        generate(model=model, **asked)
     assert (caught.value.status_code, caught.value.code) == (status, code)
     assert error["message"] in caught.value.message
     headers = caught.value.response.headers
@@ -234,7 +223,7 @@ def test_an_error_about_the_service_is_not_the_clients(client, upstream_of_this_
     upstream_of_this_test.always, upstream_of_this_test.error = status, {"message": "secret place", "code": "x"}
     upstream_of_this_test.headers = {"Retry-After": "0.01"}
     with pytest.raises(openai.InternalServerError) as caught:
-        client.with_options(max_retries=0).images.generate(model="pictures", prompt="a tree")
+        client.images.generate(model="pictures", prompt="a tree")
     assert (caught.value.status_code, caught.value.code) == (502, "generator_failed")
     assert "secret place" not in caught.value.message
     assert caught.value.response.headers.get("retry-after") == ("1" if status == 503 or status == 500 else None)
@@ -245,12 +234,11 @@ def test_a_model_that_declines_is_an_ordinary_answer(client, upstream_of_this_te
     upstream_of_this_test.body = json.dumps(
         {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}], "usage": {"total_tokens": 7}}
     ).encode()
-    asked = [{"role": "user", "content": "a tale of a tree"}]
-    answer = client.chat.completions.create(model="stories", messages=asked)
+    answer = tell(client, "a tale of a tree")
     assert answer.choices[0].message.refusal == "I cannot help with that."
     assert answer.choices[0].message.content is None
     assert answer.usage.total_tokens == 7
-    events = list(client.chat.completions.create(model="stories", messages=asked, stream=True))
+    events = list(tell(client, "a tale of a tree", stream=True))
     assert events[0].choices[0].delta.refusal == "I cannot help with that."
 
 
@@ -299,45 +287,20 @@ def test_words_go_around_the_texts_of_a_message_with_a_picture(sent, texts):
 @pytest.mark.parametrize(
     ("messages", "prompt", "sent", "expected"),
     [
-        (
-            [("user", "a leader"), ("user", "make it long")],
-            "a leader\nmake it long",
-            "a leader\nmake it long (x)",
-            ["a leader", "make it long (x)"],
-        ),
-        (
-            [("user", "a leader"), ("system", "s"), ("user", "long")],
-            "a leader\nlong",
-            "(x) a leader\nlong",
-            ["(x) a leader", "s", "long"],
-        ),
-        (
-            [("user", "a leader"), ("assistant", "ok"), ("user", "long")],
-            "long",
-            "long (x)",
-            ["a leader", "ok", "long (x)"],
-        ),
-        (
-            [("user", "a leader"), ("user", ""), ("user", "long")],
-            "a leader\nlong",
-            "a leader\nlong (x)",
-            ["a leader", "", "long (x)"],
-        ),
-        ([("user", "a leader"), ("user", "long")], "a leader\nlong", "a rewritten prompt", ["a rewritten prompt"]),
-        (
-            [("system", "s"), ("user", "a leader"), ("assistant", "Once")],
-            "a leader",
-            "a leader (x)",
-            ["s", "a leader (x)", "Once"],
-        ),
+        ("user: a leader, user: long", "a leader\nlong", "a leader\nlong (x)", "a leader, long (x)"),
+        ("user: a leader, system: s, user: long", "a leader\nlong", "(x) a leader\nlong", "(x) a leader, s, long"),
+        ("user: a leader, assistant: ok, user: long", "long", "long (x)", "a leader, ok, long (x)"),
+        ("user: a leader, user: , user: long", "a leader\nlong", "a leader\nlong (x)", "a leader, long (x)"),
+        ("user: a leader, user: long", "a leader\nlong", "a rewritten prompt", "a rewritten prompt"),
+        ("system: s, user: a leader, assistant: Once", "a leader", "a leader (x)", "s, a leader (x), Once"),
     ],
 )
 def test_consecutive_messages_of_the_user_are_read_together(messages, prompt, sent, expected):
-    talk, asked = conversation([{"role": role, "content": text} for role, text in messages])
+    pairs = [message.split(": ") for message in messages.split(", ")]
+    talk, asked = conversation([{"role": role, "content": text} for role, text in pairs])
     assert talk.prompt == prompt
     talk.generate(sent)
-    kept = [message["content"] for message in asked]
-    assert kept == [text for text in expected if text]
+    assert [message["content"] for message in asked] == expected.split(", ")
 
 
 def test_options_are_handed_on_and_the_prompt_that_was_sent_is_told(client, service, upstream_of_this_test):
@@ -345,14 +308,8 @@ def test_options_are_handed_on_and_the_prompt_that_was_sent_is_told(client, serv
         model="dall-e-3", prompt="a tree", size="128x128", quality="hd", user="me", extra_body={"steps": 4}
     )
     (asked,) = upstream_of_this_test.asked("/images/generations")
-    assert asked == {
-        "model": "studio-pictures",
-        "prompt": "a tree",
-        "size": "128x128",
-        "quality": "hd",
-        "user": "me",
-        "steps": 4,
-    }
+    expected = {"model": "studio-pictures", "prompt": "a tree", "size": "128x128", "quality": "hd", "user": "me"}
+    assert asked == {**expected, "steps": 4}
     assert answer.data[0].revised_prompt is None
     assert service.inputs("remote", "admit")[-1]["note"] == {"route": "images", "prompt": "a tree"}
     done = service.inputs("remote", "complete")[-1]["note"]
@@ -399,11 +356,7 @@ def test_some_of_several_pictures_are_answered_and_the_others_counted(client, se
         ({"model": "nothing"}, "NotFoundError", "model_not_found"),
         ({"model": "stories"}, "BadRequestError", "model"),
         ({"extra_body": {"model": None}}, "BadRequestError", "model"),
-        (
-            {"model": "pictures", "extra_body": {"api_base": "http://127.0.0.1/"}},
-            "BadRequestError",
-            "unknown_parameter",
-        ),
+        ({"model": "pictures", "extra_body": {"api_base": "x"}}, "BadRequestError", "unknown_parameter"),
         ({"model": "studio", "n": 11}, "UnprocessableEntityError", "request"),
         ({"model": "studio", "prompt": ""}, "UnprocessableEntityError", "request"),
     ],
@@ -439,20 +392,12 @@ def test_a_text_is_guarded_and_its_messages_are_handed_on(client, service, upstr
 
 
 def test_a_stream_is_looked_at_first_and_says_so(client, service):
-    with client.chat.completions.with_streaming_response.create(
-        model="stories",
-        messages=[{"role": "user", "content": "tell of a leader"}],
-        stream=True,
-        stream_options={"include_usage": True},
-    ) as answer:
+    create = client.chat.completions.with_streaming_response.create
+    with tell(client, create=create, stream=True, stream_options={"include_usage": True}) as answer:
         assert answer.headers["x-evenhand-buffered"] == "true"
         assert answer.headers["content-type"].startswith("text/event-stream")
         assert answer.headers["x-evenhand-entry"]
-    events = list(
-        client.chat.completions.create(
-            model="stories", messages=[{"role": "user", "content": "tell of a leader"}], stream=True
-        )
-    )
+    events = list(tell(client, stream=True))
     text = "".join(event.choices[0].delta.content or "" for event in events if event.choices)
     assert text.startswith("There is somebody")
     assert events[0].choices[0].delta.role == "assistant"
@@ -474,8 +419,6 @@ def test_a_stream_is_looked_at_first_and_says_so(client, service):
 )
 def test_what_cannot_be_guarded_is_refused(client, asked, code):
     with pytest.raises(openai.BadRequestError) as refused:
-        client.chat.completions.create(
-            **{"model": "stories", "messages": [{"role": "user", "content": "a leader"}], **asked}
-        )
+        tell(client, "a leader", **asked)
     assert refused.value.code == code
     assert refused.value.body["hint"]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 httpx = pytest.importorskip("httpx", reason="needs httpx")
 
 from in_thread import running, until
-from service_settings import guard_ages
+from service_settings import guard_ages, keyless
 
 from evenhand.errors import DecisionError
 from evenhand.genai.backends.studio import Studio
@@ -104,10 +104,7 @@ def test_caps_are_never_passed_and_a_state_goes_on_as_json(steps, hour_cap, day_
 def described(folder, upstream, **guard):
     generator = {"kind": "images", "url": upstream.url, "model": "m"}
     config = guard_ages(generator, guard=guard, simulation={"retries": 2})
-    return {
-        "service": {"database": f"sqlite:///{folder / 'evenhand.db'}", "keys": False},
-        "guards": [{"name": "guard", "config": config}],
-    }
+    return keyless(folder, guards=[{"name": "guard", "config": config}])
 
 
 def ask(url):

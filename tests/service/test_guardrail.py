@@ -7,8 +7,8 @@ import pytest
 
 httpx = pytest.importorskip("httpx", reason="needs httpx")
 
-from in_thread import running, until
-from service_settings import AGES, LEXICON, guard_ages
+from in_thread import replaced, running, until
+from service_settings import AGES, LEXICON, guard_ages, keyless
 
 from evenhand.errors import ModelError
 from evenhand.genai.backends.studio import Studio
@@ -24,24 +24,16 @@ def service(tmp_path):
         {"name": "lenient", "config": {**CONFIG, "guard": {"when_unsure": "pass"}}},
         {"name": "pictures", "config": guard_ages()},
     ]
-    with running(
-        {"service": {"database": f"sqlite:///{tmp_path / 'evenhand.db'}", "keys": False}, "guards": guards}
-    ) as here:
+    with running(keyless(tmp_path, guards=guards)) as here:
         yield here
 
 
 def call(service, kind, name, texts, guard="stories", **more):
     # As LiteLLM sends it, entries of None included.
-    body = {
-        "litellm_call_id": name,
-        "litellm_trace_id": "trace",
-        "texts": texts,
-        "images": None,
-        "tools": None,
-        "tool_calls": None,
-        "structured_messages": None,
+    body = {"litellm_call_id": name, "litellm_trace_id": "trace", "texts": texts, "input_type": kind}
+    body |= dict.fromkeys(("images", "tools", "tool_calls", "structured_messages"))
+    body |= {
         "request_data": {"user_api_key_hash": "x"},
-        "input_type": kind,
         "additional_provider_specific_params": {"guard": guard},
         **more,
     }
@@ -182,14 +174,11 @@ def test_judges_and_classifiers_that_fail_block_and_tell_only_the_log(service):
         classify = conditions
 
     pipeline = service.guard("stories").pipeline
-    judge, classifier = pipeline.judge, pipeline.classifier
-    object.__setattr__(pipeline, "judge", Failing())
-    blocked = call(service, "request", "a", ["a leader"]).json()
-    object.__setattr__(pipeline, "judge", judge)
+    with replaced(pipeline, "judge", Failing()):
+        blocked = call(service, "request", "a", ["a leader"]).json()
     call(service, "request", "b", ["a leader"])
-    object.__setattr__(pipeline, "classifier", Failing())
-    after = call(service, "response", "b", ["an adult"]).json()
-    object.__setattr__(pipeline, "classifier", classifier)
+    with replaced(pipeline, "classifier", Failing()):
+        after = call(service, "response", "b", ["an adult"]).json()
     assert blocked == {"action": "BLOCKED", "blocked_reason": "the judge failed"}
     assert after == {"action": "BLOCKED", "blocked_reason": "the classifier failed"}
     until(lambda: len(service.inputs("stories", "record")) == 2, "the log tells nothing")

@@ -38,6 +38,12 @@ def watched(described):
     return described
 
 
+@pytest.fixture
+def watching(watched, serving_client):
+    """Starts replicas of this service as the file describes it now."""
+    return lambda: serving_client(ServiceConfig.read(watched))
+
+
 def events(n, *, seed=0, rates=(0.2, 0.5)):
     drawn = random.Random(seed)
     found = []
@@ -51,15 +57,15 @@ def state_of(client, name="hiring"):
     return write_state(client.app.state.context.monitors[name]._follow().monitor)
 
 
-def test_events_raise_an_alarm_once_and_after_a_restart_it_is_still_there(watched, serving_client):
-    client = serving_client(ServiceConfig.read(watched))
+def test_events_raise_an_alarm_once_and_after_a_restart_it_is_still_there(watching):
+    client = watching()
     batches = [events(500, seed=seed) for seed in range(3)]
     posted = [client.post("/v1/monitors/hiring/events", json={"events": batch}).json() for batch in batches]
     assert [one["decisions"] for one in posted] == [500, 1000, 1500]
     alarms = [alarm for one in posted for alarm in one["alarms"]]
     assert [alarm["direction"] for alarm in alarms] == ["below"]
     assert "selection rate of female is below that of male" in alarms[0]["text"]
-    again = serving_client(ServiceConfig.read(watched))
+    again = watching()
     result = MonitorResult.from_json(again.get("/v1/monitors/hiring").text)
     assert result.decisions == 1500
     assert len(result.alarms) == 1
@@ -68,8 +74,8 @@ def test_events_raise_an_alarm_once_and_after_a_restart_it_is_still_there(watche
     assert write_state(whole) == state_of(again)
 
 
-def test_a_batch_counts_once_however_often_it_is_sent_and_two_replicas_share_it(watched, serving_client):
-    first, second = (serving_client(ServiceConfig.read(watched)) for _ in range(2))
+def test_a_batch_counts_once_however_often_it_is_sent_and_two_replicas_share_it(watching):
+    first, second = (watching() for _ in range(2))
     batches = [{"events": events(50, seed=number), "batch": f"b{number}"} for number in range(8)]
 
     def send(number):
@@ -83,8 +89,8 @@ def test_a_batch_counts_once_however_often_it_is_sent_and_two_replicas_share_it(
     assert second.get("/v1/monitors/hiring").json()["decisions"] == 400
 
 
-def test_events_that_cannot_be_read_are_refused_and_none_is_taken(watched, serving_client):
-    client = serving_client(ServiceConfig.read(watched))
+def test_events_that_cannot_be_read_are_refused_and_none_is_taken(watching):
+    client = watching()
     bad = [*events(5), {"sex": "male", "decision": "perhaps"}]
     answer = client.post("/v1/monitors/hiring/events", json={"events": bad})
     assert answer.status_code == 422
@@ -94,8 +100,8 @@ def test_events_that_cannot_be_read_are_refused_and_none_is_taken(watched, servi
     assert client.post("/v1/monitors/loans-gap/events", json={"events": []}).status_code == 422
 
 
-def test_what_a_shield_decides_is_taken_once(watched, serving_client):
-    client = serving_client(ServiceConfig.read(watched))
+def test_what_a_shield_decides_is_taken_once(watching):
+    client = watching()
     drawn = random.Random(1)
     decisions = [
         {"id": str(i), "group": group, "recommendation": int(drawn.random() < {"women": 0.1, "men": 0.7}[group])}
@@ -112,8 +118,8 @@ def test_what_a_shield_decides_is_taken_once(watched, serving_client):
     assert [alarm["first"] for alarm in result["alarms"]] == ["men"]
 
 
-def test_figures_name_no_group_and_the_page_stands_alone(watched, serving_client):
-    client = serving_client(ServiceConfig.read(watched))
+def test_figures_name_no_group_and_the_page_stands_alone(watching):
+    client = watching()
     client.post("/v1/monitors/hiring/events", json={"events": events(1500)})
     text = client.get("/metrics").text
     samples = {
@@ -133,7 +139,7 @@ def test_figures_name_no_group_and_the_page_stands_alone(watched, serving_client
     assert "an alarm at decision" in page.text
 
 
-def test_an_alarm_is_posted_until_somebody_takes_it(watched, serving_client, monkeypatch):
+def test_an_alarm_is_posted_until_somebody_takes_it(watched, watching, monkeypatch):
     watched["monitors"][0]["config"] = {**WATCH, "webhook": "http://127.0.0.1:9/hook"}
     taken, refusals, now = [], iter([True]), [0.0]
 
@@ -144,7 +150,7 @@ def test_an_alarm_is_posted_until_somebody_takes_it(watched, serving_client, mon
 
     monkeypatch.setattr("evenhand.monitoring.webhook.post_alarm", post)
     monkeypatch.setattr("evenhand.service.background.PeriodicThread.start", lambda thread: None)
-    client = serving_client(ServiceConfig.read(watched))
+    client = watching()
     context = client.app.state.context
     monkeypatch.setattr(context.monitors["hiring"]._poster, "_steady", lambda: now[0])
     client.post("/v1/monitors/hiring/events", json={"events": events(1500)})
@@ -158,13 +164,13 @@ def test_an_alarm_is_posted_until_somebody_takes_it(watched, serving_client, mon
     assert context.monitors["hiring"]._follow().posted == 1
 
 
-def test_a_monitor_of_no_shield_and_one_of_other_groups_are_refused(watched, serving_client):
+def test_a_monitor_of_no_shield_and_one_of_other_groups_are_refused(watched, watching):
     watched["monitors"][1]["shield"] = "loan"
     with pytest.raises(OptionError, match="there is no shield 'loan'"):
         ServiceConfig.read(watched)
     watched["monitors"][1] |= {"shield": "loans", "config": WATCH}
     with pytest.raises(OptionError, match="compare the shield's groups"):
-        serving_client(ServiceConfig.read(watched))
+        watching()
 
 
 AUDITED = {
@@ -245,20 +251,13 @@ def test_what_is_changed_in_the_log_or_the_state_of_a_monitor_is_found(tmp_path,
         row = connection.execute(select(streams)).one()
         bodies = dict(connection.execute(select(entries.c.number, entries.c.body)).all())
     assert (row.number, row.state_number) == (5, 3)
+    stream, fourth = streams.c.name == "hiring", entries.c.number == 4
+    state = row.state.replace('"decisions": 30', '"decisions": 31')
+    body = bodies[4].replace('"male"', '"female"', 1)
     for table, where, values, said in (
-        (
-            streams,
-            streams.c.name == "hiring",
-            {"state": row.state.replace('"decisions": 30', '"decisions": 31')},
-            "the stored state does not match entry 3",
-        ),
-        (streams, streams.c.name == "hiring", {"state_number": 2}, "does not match entry 2"),
-        (
-            entries,
-            entries.c.number == 4,
-            {"body": bodies[4].replace('"male"', '"female"', 1)},
-            "its hash does not match its content",
-        ),
+        (streams, stream, {"state": state}, "the stored state does not match entry 3"),
+        (streams, stream, {"state_number": 2}, "does not match entry 2"),
+        (entries, fourth, {"body": body}, "its hash does not match its content"),
     ):
         before = {**row._asdict()} if table is streams else {"body": bodies[4]}
         with one.database.transaction() as connection:

@@ -4,6 +4,7 @@ import copy
 import json
 
 import pytest
+from chains import rehashed
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from worked_streams import PARITY, STREAMS, open_worked, work
@@ -11,7 +12,7 @@ from worked_streams import PARITY, STREAMS, open_worked, work
 from evenhand.errors import DataError, OptionError
 from evenhand.service import Database
 from evenhand.service.replay.replay import ServiceReplay, parse_line, read_lines, replay_log
-from evenhand.service.store.chain import canonical_json, hash_json
+from evenhand.service.store.chain import canonical_json
 from evenhand.service.store.database import read_log
 from evenhand.shields import read_plan, save_policy, synthesize
 from support import scaled
@@ -27,16 +28,6 @@ def logs(tmp_path_factory):
     # Through text, as an export goes.
     found = {name: [parse_line(json.dumps(one)) for one in read_log(database, name)] for name in STREAMS}
     database.close()
-    return found
-
-
-def rehashed(entries, start=0):
-    """The entries with a chain that is right again from one of them on."""
-    found = copy.deepcopy(entries)
-    for position in range(start, len(found)):
-        one = found[position]
-        one["previous"] = found[position - 1]["hash"] if position else "0" * 64
-        one["hash"] = hash_json([one["previous"], one["stream"], one["number"], one["at"], canonical_json(one["body"])])
     return found
 
 

@@ -81,25 +81,21 @@ BEHIND = {
     entries: {"at": 0.0, "marked": True, "body": "{}", "hash": ""},
     pictures: {"at": 0.0, "media_type": "", "data": b""},
 }
+NO_ROW = "checkpoints has another time or no row"
+OTHER = func.replace(entries.c.body, '"recommendation":1', '"recommendation":0')
 CHANGES = [
-    (
-        update(entries)
-        .where(LOANS[entries], entries.c.number == 3)
-        .values(body=func.replace(entries.c.body, '"recommendation":1', '"recommendation":0')),
-        3,
-        "the entry was changed: its hash does not match its content",
-    ),
+    (update(entries).where(LOANS[entries], entries.c.number == 3).values(body=OTHER), 3, "its hash does not match"),
     (delete(entries).where(LOANS[entries], entries.c.number > 10), None, "the stored number does not match the last"),
     (delete(entries).where(LOANS[entries]), None, "all entries of the log are missing"),
     (insert(answers).values(stream="loans", id="0" * 64, number=4), 4, "answer"),
     (delete(answers).where(ANSWER), 4, "answer"),
     (update(answers).where(ANSWER).values(number=77), 4, "answer"),
-    (delete(checkpoints).where(LOANS[checkpoints]), None, "checkpoints has another time or no row"),
-    (insert(checkpoints).values(stream="loans", number=5, at=0.0), None, "checkpoints has another time or no row"),
+    (delete(checkpoints).where(LOANS[checkpoints]), None, NO_ROW),
+    (insert(checkpoints).values(stream="loans", number=5, at=0.0), None, NO_ROW),
     (
         update(checkpoints).where(LOANS[checkpoints]).values(at=checkpoints.c.at + 1e9),
         None,
-        "checkpoints has another time or no row",
+        "has another time or no row",
     ),
     *(
         (insert(table).values(stream="loans", number=99, **values), None, f"the table {table.name} has a row after the")

@@ -4,10 +4,9 @@ import json
 import socket
 
 import pytest
-from service_settings import LEXICON, guard_ages
-from starlette.testclient import TestClient
+from service_settings import LEXICON, guard_ages, keyless
 
-from evenhand.service import ServiceConfig, create_app
+from evenhand.service import ServiceConfig
 from genai_upstream import Upstream
 
 
@@ -44,15 +43,11 @@ def reached(monkeypatch):
 
 
 @pytest.fixture
-def client(tmp_path, upstream):
+def client(tmp_path, upstream, serving_client):
     pictures = guard_ages({"kind": "images", "url": upstream.url, "model": "studio-pictures"})
     texts = guard_ages({"kind": "chat", "url": upstream.url, "model": "studio-texts"}, classifier=LEXICON)
-    described = {
-        "service": {"database": f"sqlite:///{tmp_path / 'evenhand.db'}", "keys": False},
-        "guards": [{"name": "pictures", "config": pictures}, {"name": "texts", "config": texts}],
-    }
-    with TestClient(create_app(ServiceConfig.read(described)), raise_server_exceptions=False) as here:
-        yield here
+    guards = [{"name": "pictures", "config": pictures}, {"name": "texts", "config": texts}]
+    return serving_client(ServiceConfig.read(keyless(tmp_path, guards=guards)))
 
 
 def asks(trap):
@@ -65,16 +60,9 @@ def asks(trap):
     yield "/v1/chat/completions", {"messages": [{"role": "user", "content": parts}], "model": "texts"}
     for images in ([place], [f"file://{place}"], ["file:///etc/passwd"], [f"data:{place}"]):
         for kind in ("request", "response"):
-            yield (
-                "/beta/litellm_basic_guardrail_api",
-                {
-                    "texts": ["leader"],
-                    "images": images,
-                    "input_type": kind,
-                    "litellm_call_id": "1",
-                    "additional_provider_specific_params": {"guard": "pictures", "url": place},
-                },
-            )
+            call = {"texts": ["leader"], "images": images, "input_type": kind, "litellm_call_id": "1"}
+            call["additional_provider_specific_params"] = {"guard": "pictures", "url": place}
+            yield "/beta/litellm_basic_guardrail_api", call
 
 
 def test_requests_lead_nowhere(client, upstream, trap, reached, monkeypatch):

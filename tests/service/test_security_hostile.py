@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from service_settings import GUARD, PLAN, idle_context
+from service_settings import GUARD, PLAN, idle_context, keyless
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.responses import Response
@@ -20,13 +20,8 @@ GUARDRAIL = "/beta/litellm_basic_guardrail_api"
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory):
-    store = tmp_path_factory.mktemp("store") / "evenhand.db"
-    described = {
-        "service": {"database": f"sqlite:///{store}", "keys": False},
-        "limits": {"body_bytes": 3_000_000},
-        "shields": [{"name": "loans", "plan": UNUSUAL}],
-        "guards": [{"name": "studio", "config": GUARD}],
-    }
+    streams = {"shields": [{"name": "loans", "plan": UNUSUAL}], "guards": [{"name": "studio", "config": GUARD}]}
+    described = keyless(tmp_path_factory.mktemp("store"), limits={"body_bytes": 3_000_000}, **streams)
     with TestClient(create_app(ServiceConfig.read(described)), raise_server_exceptions=False) as here:
         yield here
 

@@ -55,6 +55,7 @@ def refused(tmp_path, monkeypatch, evenhand):
     return run
 
 
+GUARD = '[[guards]]\nname = "a"\nconfig = "x"\n'
 SHIELD = '[service]\nkeys = false\n[[shields]]\nname = "loans"\n'
 
 
@@ -204,14 +205,11 @@ def test_a_plan_that_makes_no_sense(refused, plan, said):
         (f'{SHIELD}policy = "a"\n[[guards]]\nname = "loans"\nconfig = "a"', "already has the name 'loans'"),
         (SHIELD, "neither a policy nor a plan"),
         (f'{SHIELD}policy = "a"\nplan = {{}}', "has a policy and a plan"),
-        ('[[guards]]\nname = "a"\nconfig = "x"\nwhen_down = "ignore"', "got 'ignore'"),
+        (f'{GUARD}when_down = "ignore"', "got 'ignore'"),
         ('[[shields]]\nname = "a/b"\npolicy = "a"', "expected a name that can be part of a URL, got 'a/b'"),
         ('[[guards]]\nname = "a"\nconfig = 3', "3 is neither a path nor a table"),
         ('[[guards]]\nname = "a"\nconfig = "none.yaml"', "none.yaml"),
-        (
-            '[[guards]]\nname = "a"\nconfig = "x"\n[[guards]]\nname = "b"\nconfig = "x"\nmodels = ["a"]',
-            "already serves the model 'a'",
-        ),
+        (f'{GUARD}[[guards]]\nname = "b"\nconfig = "x"\nmodels = ["a"]', "already serves the model 'a'"),
         ("[limits]\nin_flight = 0", "got 0"),
         ("[limits]\nrequests_per_second = inf", "expected a finite number"),
     ],
@@ -257,11 +255,7 @@ def test_a_service_without_keys_listens_to_its_own_machine_alone(host):
     assert demo_config().with_address("::1", 8001).service.port == 8001
 
 
-ENTRIES = {
-    "shields": {"policy": "loans.shield"},
-    "guards": {"config": "genai.yaml"},
-    "monitors": {"config": "monitor.yaml"},
-}
+ENTRIES = {"shields": {"policy": "a.shield"}, "guards": {"config": "a.yaml"}, "monitors": {"config": "b.yaml"}}
 NAMES = st.one_of(
     st.text(st.sampled_from("ab.-_/\\ \n\x00%é:"), max_size=4),
     st.sampled_from(["loans", "loans.v2", "a..b", ".hidden", "...", ".", "..", "", "a" * 100, "a" * 101]),

@@ -9,6 +9,7 @@ import signal
 import sqlite3
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
 
 import pytest
 from chains import counting_ledger, verified
@@ -128,17 +129,20 @@ def test_a_replica_that_starts_waits_in_no_circle_with_one_that_works(postgres):
     database.close()
 
 
+@contextmanager
+def held_by_another(path):
+    with closing(sqlite3.connect(path, isolation_level=None)) as holder:
+        holder.execute("BEGIN IMMEDIATE")
+        yield
+        holder.execute("ROLLBACK")
+
+
 def test_a_store_that_somebody_else_holds_is_waited_for_and_then_refused(tmp_path):
     path = tmp_path / "evenhand.db"
-    database = Database(f"sqlite:///{path}", wait_seconds=0.1)
-    with counting_ledger(database) as ledger:
-        holder = sqlite3.connect(path, isolation_level=None)
-        holder.execute("BEGIN IMMEDIATE")
-        with pytest.raises(StoreError, match="held by another process") as caught:
+    with counting_ledger(Database(f"sqlite:///{path}", wait_seconds=0.1)) as ledger:
+        with held_by_another(path), pytest.raises(StoreError, match="held by another process") as caught:
             _add(ledger, 1, "x")
         assert caught.value.hint is not None
-        holder.execute("ROLLBACK")
-        holder.close()
         assert _add(ledger, 1, "x").answer["total"] == 1
 
 
@@ -212,19 +216,17 @@ def counts(database):
         return read_heads(connection), rows
 
 
-def test_what_is_tried_leaves_nothing_behind(store_url):
-    database = Database(store_url)
+def test_what_is_tried_leaves_nothing_behind(database):
     ledger = Ledger(database, {"a": Counting(), "b": Counting()})
-    ledger.submit("a", {"op": "add", "amount": 1}, id="x").result(60)
+    _add(ledger, 1, "x")
     before = counts(database)
     for _ in range(3):
         asyncio.run(Readiness(ledger, "me").check())
     assert counts(database) == before
-    assert ledger.submit("a", {"op": "add", "amount": 2}, id="y").result(60).number == 2
+    assert _add(ledger, 2, "y").number == 2
     ledger.close()
     with pytest.raises(StoreError, match="stopping"):
         asyncio.run(Readiness(ledger, "me").check())
-    database.close()
 
 
 def test_many_probes_are_one_write_and_a_fault_is_over_when_the_store_is_well(tmp_path):
@@ -249,14 +251,12 @@ def test_many_probes_are_one_write_and_a_fault_is_over_when_the_store_is_well(tm
 
 def test_a_store_that_does_not_answer_is_not_waited_for(tmp_path):
     path = tmp_path / "evenhand.db"
-    database = Database(f"sqlite:///{path}", wait_seconds=60)
-    with counting_ledger(database) as ledger:
-        holder = sqlite3.connect(path, isolation_level=None)
-        holder.execute("BEGIN IMMEDIATE")
-        with pytest.raises(StoreError, match="has not accepted a write"):
-            asyncio.run(Readiness(ledger, "me", patience=0.01).check())
-        holder.execute("ROLLBACK")
-        holder.close()
+    with (
+        counting_ledger(Database(f"sqlite:///{path}", wait_seconds=60)) as ledger,
+        held_by_another(path),
+        pytest.raises(StoreError, match="has not accepted a write"),
+    ):
+        asyncio.run(Readiness(ledger, "me", patience=0.01).check())
 
 
 def both(client, number):
@@ -296,14 +296,12 @@ def test_not_ready_where_pages_of_the_database_were_overwritten(client, tmp_path
     assert client.get("/healthz").status_code == 200
 
 
-def test_alembic_makes_the_tables_that_the_code_describes(store_url):
-    database = Database(store_url)
+def test_alembic_makes_the_tables_that_the_code_describes(database):
     with database.reading() as connection:
         assert connection.execute(select(revisions.c.version_num)).scalar() == tables.REVISION
         made = _shape(connection)
         assert made.keys() == metadata.tables.keys()
         assert set(made["entries"][0]) == {column.name for column in tables.entries.columns}
-    database.close()
 
 
 def _shape(connection):
@@ -358,15 +356,12 @@ def test_a_store_of_a_newer_version_is_refused(store_url):
             Database(store_url, make=make)
 
 
-def test_who_runs_while_a_newer_one_changes_the_tables_writes_nothing_more(store_url):
-    database = Database(store_url)
-    ledger = Ledger(database, {"a": Counting()})
-    ledger.submit("a", {"op": "add", "amount": 1}).result(10)
-    _make_newer(database)
-    with pytest.raises(StoreError, match="while this process was running"):
-        ledger.submit("a", {"op": "add", "amount": 1}).result(10)
-    ledger.close()
-    database.close()
+def test_who_runs_while_a_newer_one_changes_the_tables_writes_nothing_more(database):
+    with closing(Ledger(database, {"a": Counting()})) as ledger:
+        _add(ledger, 1)
+        _make_newer(database)
+        with pytest.raises(StoreError, match="while this process was running"):
+            _add(ledger, 1)
 
 
 def test_reading_alone_makes_and_changes_nothing(tmp_path):

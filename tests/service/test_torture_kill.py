@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from faulty import Faulty
-from in_thread import answer_now, until
+from in_thread import answer_now, together, until
 from ordeal import HIRING, LOANS, Replicas, Swarm, guard, service_file
 from referee import GuardReferee, ShieldReferee, Store, watched_batches
 
@@ -260,26 +260,6 @@ def replicas(url, count, guarded=None):
                 at_work.close()
             ledger.close()
             database.close()
-
-
-def together(work):
-    """Run all of it at the same time; what one of them raised is raised."""
-    failed = []
-
-    def one(piece):
-        try:
-            piece()
-        except BaseException as error:
-            failed.append(error)
-
-    threads = [threading.Thread(target=one, args=(piece,), daemon=True) for piece in work]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(120)
-    assert not [thread for thread in threads if thread.is_alive()], "somebody waits for ever"
-    if failed:
-        raise failed[0]
 
 
 class Moody:

@@ -6,6 +6,7 @@ from evenhand.service import Ledger, ServiceConfig
 from evenhand.service.api.context import build_streams
 
 PARITY = {name: value for name, value in PLAN.items() if name != "kind"} | {"empty_group": "min_count=3"}
+NURSES = {"name": "gender", "condition": "nurse", "group": "gender", "values": ["female", "male"], "repeated": 3}
 SERVED = {
     "shields": [
         {"name": "loans", "plan": PARITY},
@@ -15,21 +16,7 @@ SERVED = {
         {"name": "advice", "plan": PARITY, "advisory": True},
     ],
     "guards": [
-        {
-            "name": "pictures",
-            "config": {
-                "conditions": [{"name": "nurse", "share": 1.0}],
-                "specifications": [
-                    {
-                        "name": "gender",
-                        "condition": "nurse",
-                        "group": "gender",
-                        "values": ["female", "male"],
-                        "repeated": 3,
-                    }
-                ],
-            },
-        }
+        {"name": "pictures", "config": {"conditions": [{"name": "nurse", "share": 1.0}], "specifications": [NURSES]}},
     ],
 }
 
