@@ -27,6 +27,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from evenhand.errors import DecisionError, OptionError
 from evenhand.genai import Admission, Enforcer, GenerationConfig
 from evenhand.genai import check_feasibility as feasible_configuration
+from evenhand.genai.enforcement.enforcer import ADMISSION
 from evenhand.genai.games.game import Game, solve_game
 from evenhand.genai.simulation.simulate import PublishedCountdown
 from support import scaled
@@ -391,7 +392,7 @@ class Life(RuleBasedStateMachine):
         self.enforcer = Enforcer(configuration, **options)
         self.enforcer.restore(kept)
         assert self.enforcer.state() == kept
-        self.flight = {int(number): Admission.from_dict(each) for number, each in json.loads(under_way).items()}
+        self.flight = {int(number): ADMISSION.validate_python(each) for number, each in json.loads(under_way).items()}
 
     @precondition(lambda self: self.mode == "before" and self.finished)
     @rule(which=DRAWS)

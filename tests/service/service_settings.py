@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 from prometheus_client import Counter
 
+from evenhand.genai.enforcement.instructions import InstructionWriter
 from evenhand.service.auth.access import FailureThrottle
 from evenhand.service.auth.keys import ApiKey
 from evenhand.service.settings import ServiceConfig
@@ -143,6 +144,15 @@ LABELLED = {
     "horizon": 20,
     "groups": {"women": {"rate": 0.4, "accept": 0.35, "label": 0.5}, "men": {"rate": 0.6, "accept": 0.6, "label": 0.5}},
 }
+
+
+def bare_guard(ledger, replica):
+    """A guard without parts, whose requests are admitted and completed by hand."""
+    parts = SimpleNamespace(generator=None, instruct=InstructionWriter())
+    entry = SimpleNamespace(log_prompts=False)
+    return SimpleNamespace(ledger=ledger, name="guard", replica=replica, budget=None, entry=entry, pipeline=parts)
+
+
 GUARD = {
     "conditions": [{"name": "leader", "keywords": ["leader"]}],
     "specifications": [

@@ -18,6 +18,7 @@ from service_settings import SMALL_GUARD as GUARD
 
 from evenhand.errors import DecisionError, StoreError
 from evenhand.service import Database, ServiceConfig, open_service, replay_stored_logs
+from evenhand.service.generation.guarded_request import GuardedRequest
 from evenhand.service.replay.replay import replay_log
 
 
@@ -137,14 +138,14 @@ def test_a_process_with_an_older_configuration_is_refused_and_not_ready(start):
 
 def test_a_guard_starts_afresh_and_what_is_under_way_elsewhere_is_not_delivered(start):
     old = start(guards=[{"name": "studio", "config": GUARD}])
-    enforcer = old.app.state.context.guards["studio"].enforcer("a leader", "python")
-    admission = enforcer.admit(["leader"])
+    request = GuardedRequest(old.app.state.context.guards["studio"], "a leader")
+    admission = request.admit(["leader"])
     changed = {**GUARD, "specifications": [{**GUARD["specifications"][0], "repeated": 7}]}
     new = start(guards=[{"name": "studio", "config": changed}])
     assert 'evenhand_open_admissions{stream="studio"} 0.0' in new.get("/metrics").text
     assert old.get("/metrics").status_code == 200
     with pytest.raises(DecisionError, match="another configuration"):
-        enforcer.complete(admission, {"gender": "woman"})
+        request.complete(admission, {"gender": "woman"})
     asked = {"prompt": "a leader", "response_format": "b64_json"}
     assert old.post("/v1/images/generations", json=asked).status_code == 503
     assert new.post("/v1/images/generations", json=asked).headers["x-evenhand-status"] == "ok"

@@ -10,7 +10,7 @@ from service_settings import GUARD, PLAN, WATCH
 
 from browser import ARGUMENTS, CHECK, CHROMIUM
 from evenhand.service import KeyStore
-from evenhand.service.generation.guards import GuardedRequest
+from evenhand.service.generation.guarded_request import GuardedRequest
 
 if CHROMIUM is None:
     pytest.skip("needs chromium", allow_module_level=True)

@@ -8,11 +8,12 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from service_settings import bare_guard
 
 from evenhand.errors import DecisionError
 from evenhand.service import Database, Ledger
+from evenhand.service.generation.guarded_request import GuardedRequest
 from evenhand.service.generation.guards import build_guard_machine
-from evenhand.service.generation.stored_enforcer import StoredEnforcer
 from evenhand.service.settings import ServedGuardConfig
 from evenhand.service.store.database import read_log, read_state
 from support import scaled
@@ -127,7 +128,7 @@ class Replica:
         self.name = name
         self.database = Database(url)
         self.ledger = Ledger(self.database, {"guard": tight(mode)})
-        self.keeper = StoredEnforcer(self.ledger, "guard", name)
+        self.guard = bare_guard(self.ledger, name)
 
     def close(self):
         self.ledger.close()
@@ -182,30 +183,31 @@ class Replicas(RuleBasedStateMachine):
     @precondition(lambda self: len(self.open) < 6)
     def ask(self, which, conditions):
         replica = self.replicas[which]
-        self.open.append((replica, replica.keeper.admit(conditions)))
+        request = GuardedRequest(replica.guard, "a leader")
+        self.open.append((replica, request, request.admit(conditions)))
 
     @rule(data=st.data(), values=VALUES)
     @precondition(lambda self: self.open)
     def come(self, data, values):
-        replica, admission = self.open.pop(data.draw(st.integers(0, len(self.open) - 1)))
+        _, request, admission = self.open.pop(data.draw(st.integers(0, len(self.open) - 1)))
         shown = {**values, **{group: asked[0] for group, asked in admission.must.items()}}
-        outcome = replica.keeper.complete(admission, shown)
+        outcome = request.complete(admission, shown)
         if outcome.admission is not None:
             # Made with its prompt left alone, and looked at; it is made again, and now shows what it is asked for.
             assert self.MODE == "after"
             asked = {group: values[0] for group, values in outcome.admission.must.items()}
-            outcome = replica.keeper.complete(outcome.admission, {**shown, **asked})
+            outcome = request.complete(outcome.admission, {**shown, **asked})
         assert outcome.status == "ok"
 
     @rule(data=st.data())
     @precondition(lambda self: self.open and self.useless < SLACK)
     def fail_once(self, data):
         """An item fails for good: useless, and one of as many as the slack."""
-        replica, admission = self.open.pop(data.draw(st.integers(0, len(self.open) - 1)))
+        _, request, admission = self.open.pop(data.draw(st.integers(0, len(self.open) - 1)))
         self.useless += 1
-        outcome = replica.keeper.complete(admission, None)
+        outcome = request.complete(admission, None)
         while outcome.admission is not None:
-            outcome = replica.keeper.complete(outcome.admission, None)
+            outcome = request.complete(outcome.admission, None)
 
     @rule(which=st.integers(0, 1))
     @precondition(lambda self: self.replicas)
@@ -231,8 +233,13 @@ class Replicas(RuleBasedStateMachine):
         for replica in self.replicas:
             replica.close()
         fresh = [Replica(name, self.url, self.MODE) for name in names]
-        self.open = [(fresh[names.index(replica.name)], admission) for replica, admission in self.open]
-        self.replicas = fresh
+        moved = []
+        for replica, request, admission in self.open:
+            owner = fresh[names.index(replica.name)]
+            resumed = GuardedRequest(owner.guard, "a leader")
+            resumed.number, resumed.call = request.number, request.call
+            moved.append((owner, resumed, admission))
+        self.open, self.replicas = moved, fresh
 
     @invariant()
     def no_deadline_is_missed(self):

@@ -153,7 +153,7 @@ def test_a_gateways_guard_makes_nothing_itself(service):
 def test_a_call_whose_item_never_comes_is_given_up_by_a_clock_that_nobody_sets(service):
     now = [1000.0]
     guard = service.guard("stories")
-    guard.guardrail = Guardrail(guard.entry, guard.pipeline, guard.retry_queue, guard.enforcer, steady=lambda: now[0])
+    guard.guardrail = Guardrail(guard, steady=lambda: now[0])
     call(service, "request", "late", ["a leader"])
     now[0] += guard.entry.guardrail_seconds - 1
     assert guard.guardrail.expire_calls() == 0

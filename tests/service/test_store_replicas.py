@@ -8,14 +8,14 @@ import pytest
 from chains import verified
 from clocks import Clock
 from counting import Counting
-from service_settings import SMALL_GUARD
+from service_settings import SMALL_GUARD, bare_guard
 from sqlalchemy import insert, select, text, update
 
 from evenhand.errors import DecisionError, StoreError
 from evenhand.genai import Enforcer, GenerationConfig, Guard, Item
 from evenhand.service import Database, Ledger
 from evenhand.service.background import PeriodicThread
-from evenhand.service.generation.stored_enforcer import StoredEnforcer
+from evenhand.service.generation.guarded_request import GuardedRequest
 from evenhand.service.settings import RetentionConfig
 from evenhand.service.state_machines import GuardMachine
 from evenhand.service.store.database import read_entries_after, read_heads, read_log, read_state
@@ -218,7 +218,8 @@ def test_a_guard_whose_replica_was_declared_dead_meanwhile_releases_no_item(stor
             return Item("image", b"picture", "image/png")
 
     parts = Parts()
-    guard = Guard(StoredEnforcer(ledgers[0], "guard", "one"), parts, parts, parts, groups={"gender": ("woman", "man")})
+    request = GuardedRequest(bare_guard(ledgers[0], "one"), "a leader")
+    guard = Guard(request, parts, parts, parts, groups={"gender": ("woman", "man")})
     assert guard.answer("a leader").item is not None
     parts.stopped = True
     with pytest.raises(StoreError, match="was abandoned"):

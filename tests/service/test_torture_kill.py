@@ -19,8 +19,8 @@ from referee import GuardReferee, ShieldReferee, Store, watched_batches
 from evenhand.errors import StoreError
 from evenhand.genai.backends.studio import Studio
 from evenhand.service import Ledger
-from evenhand.service.generation.guards import GuardedRequest, build_guard_machine, open_guard
-from evenhand.service.generation.stored_enforcer import StoredEnforcer
+from evenhand.service.generation.guarded_request import GuardedRequest
+from evenhand.service.generation.guards import build_guard_machine, open_guard
 from evenhand.service.settings import ServedGuardConfig, ServedShieldConfig
 from evenhand.service.shields import build_shield
 from genai_upstream import Upstream
@@ -324,9 +324,9 @@ def test_an_admission_that_a_crash_took_is_not_taken_for_the_one_that_got_its_nu
     url = f"sqlite:///{tmp_path / 'store.db'}"
     configuration = guard(None)
     store = Store(url)
-    with replicas(url, 1, configuration) as [(ledger, database, _)]:
+    with replicas(url, 1, configuration) as [(ledger, database, served)]:
         database.steady = True
-        first, second = (StoredEnforcer(ledger, "pictures", "replica 0") for _ in range(2))
+        first, second = (GuardedRequest(served, "a leader") for _ in range(2))
         ledger.submit("pictures", {"op": "record"}).result()  # Behind what the guard itself says at its start.
         (before,) = store.rows("SELECT number, hash, state FROM streams WHERE name = 'pictures'")
         lost = first.admit(["leader"])
@@ -336,7 +336,7 @@ def test_an_admission_that_a_crash_took_is_not_taken_for_the_one_that_got_its_nu
             connection.execute("UPDATE streams SET number = ?, hash = ?, state = ? WHERE name = 'pictures'", before)
         connection.close()
         other = second.admit(["leader"])
-        assert other.number == lost.number
+        assert second.number == first.number
         with pytest.raises(StoreError, match="was abandoned"):
             first.complete(lost, {"age": "adult", "gender": "man"})
         assert second.complete(other, {"age": "child", "gender": "woman"}).status == "ok"

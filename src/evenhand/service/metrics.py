@@ -24,7 +24,8 @@ from evenhand.service.store.tables import streams
 from evenhand.service.store.transaction import Commit
 
 if TYPE_CHECKING:
-    from evenhand.service.generation.guards import ServedAnswer, ServedGuard
+    from evenhand.service.generation.guarded_request import ServedAnswer
+    from evenhand.service.generation.guards import ServedGuard
     from evenhand.service.store.database import Database
 
 MEDIA_TYPE = CONTENT_TYPE_LATEST

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from evenhand.errors import DecisionError
-from evenhand.genai.enforcement.enforcer import Admission, Enforcer, ItemOutcome
+from evenhand.genai.enforcement.enforcer import ADMISSION, Admission, Enforcer, ItemOutcome
 from evenhand.service.spending import SpendingTally
 from evenhand.shields.policy.periodic import PeriodicShield
 from evenhand.shields.policy.policy import ShieldPolicy
@@ -298,7 +298,7 @@ class GuardMachine(StateMachine):
     def load(self, state: Mapping[str, Any]) -> None:
         self.enforcer.restore(state["rows"])
         self._open = {
-            number: _OpenAdmission(replica, Admission.from_dict(admission), call, *reserve)
+            number: _OpenAdmission(replica, ADMISSION.validate_python(admission), call, *reserve)
             for number, replica, admission, call, *reserve in state["open"]
         }
         self._spending.load(state.get("spent", ()))
@@ -317,10 +317,10 @@ class GuardMachine(StateMachine):
         if name == "admit":
             answer = {"admission": self._admit_request(operation, number).to_dict()}
         elif name in ("complete", "fail"):
-            answer = {"outcome": _outcome_to_dict(self._judge(operation))}
+            answer = {"outcome": self._judge(operation).to_dict()}
         elif name == "abandon":
             numbers = [number for number, record in self._open.items() if _belongs_to_caller(operation, record)]
-            answer = {"abandoned": {str(number): _outcome_to_dict(self._abandon(number)) for number in numbers}}
+            answer = {"abandoned": {str(number): self._abandon(number).to_dict() for number in numbers}}
         elif name != "record":
             raise DecisionError(f"there is no operation {name!r}", code="operation", hint=", ".join(GUARD_OPERATIONS))
         self._spending.count(operation)
@@ -386,12 +386,3 @@ def _operation_field(operation: Operation, name: str) -> Any:
     if name not in operation:
         raise DecisionError(f"the operation {operation.get('op')!r} has no {name}", code="operation")
     return operation[name]
-
-
-def _outcome_to_dict(outcome: ItemOutcome) -> dict[str, Any]:
-    return {
-        "status": outcome.status,
-        "admission": None if outcome.admission is None else outcome.admission.to_dict(),
-        "reason": outcome.reason,
-        "slots": dict(outcome.slots),
-    }

@@ -70,13 +70,9 @@ class Admission:
         """Convert to plain JSON values."""
         return {**ADMISSION.dump_python(self, mode="json"), "reason": self.reason}
 
-    @classmethod
-    def from_dict(cls, entries: Mapping[str, Any]) -> Admission:
-        """Build from the result of ``to_dict``."""
-        return ADMISSION.validate_python(entries)
-
 
 ADMISSION = TypeAdapter(Admission)
+"""Reader of the results of ``Admission.to_dict``."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +92,15 @@ class ItemOutcome:
     admission: Admission | None = None
     reason: str = ""
     slots: Mapping[str, int] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Convert to plain JSON values."""
+        admission = None if self.admission is None else self.admission.to_dict()
+        return {"status": self.status, "admission": admission, "reason": self.reason, "slots": dict(self.slots)}
+
+
+OUTCOME = TypeAdapter(ItemOutcome)
+"""Reader of the results of ``ItemOutcome.to_dict``."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from evenhand.core.coroutines import call as call_part
 from evenhand.errors import DecisionError, StoreError
@@ -19,16 +19,16 @@ from evenhand.genai.backends.generator import Item
 from evenhand.genai.enforcement.enforcer import Instruction
 from evenhand.genai.enforcement.guard import AnswerStatus
 from evenhand.genai.enforcement.supply import ItemValues, PartFailure, known_values
-from evenhand.genai.pipeline import Pipeline
 from evenhand.service.background import PeriodicThread
-from evenhand.service.generation.stored_enforcer import (
-    StoredEnforcer,
+from evenhand.service.generation.guarded_request import (
+    GuardedRequest,
     describe_stored_item,
     sha256_hex,
     wait_for_store,
 )
-from evenhand.service.settings import ServedGuardConfig
-from evenhand.service.store.retry_queue import RetryQueue
+
+if TYPE_CHECKING:
+    from evenhand.service.generation.guards import ServedGuard
 
 GuardrailAction: TypeAlias = Literal["NONE", "BLOCKED", "GUARDRAIL_INTERVENED"]
 
@@ -80,26 +80,15 @@ class Guardrail:
     """Guard for a gateway: admits its requests, and completes them with their items.
 
     Args:
-        entry: Entry of the settings.
-        pipeline: Judge, classifier and instructions of the guard.
-        retry_queue: Queue of the guard's stream.
-        build_enforcer: Function that builds the enforcer of a call, from its prompt, its route and its name.
+        guard: Guard of the gateway.
         steady: Monotonic clock in seconds.
     """
 
-    def __init__(
-        self,
-        entry: ServedGuardConfig,
-        pipeline: Pipeline,
-        retry_queue: RetryQueue,
-        build_enforcer: Callable[[str, str, str], StoredEnforcer],
-        steady: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._entry, self._pipeline, self._retry_queue = entry, pipeline, retry_queue
-        self._build_enforcer, self._steady = build_enforcer, steady
+    def __init__(self, guard: ServedGuard, steady: Callable[[], float] = time.monotonic) -> None:
+        self._guard, self._steady = guard, steady
         self._calls: OrderedDict[str, _GatewayCall] = OrderedDict()
         self._lock = threading.Lock()
-        pause = min(1.0, entry.guardrail_seconds / 4)
+        pause = min(1.0, guard.entry.guardrail_seconds / 4)
         self._thread = PeriodicThread("evenhand-guardrail", pause, {"the guardrail": self.expire_calls})
 
     @property
@@ -122,20 +111,20 @@ class Guardrail:
         record = self._calls.get(call)
         if record is not None and record.prompt == sha256_hex(prompt):
             return record.before
-        pipeline = self._pipeline
-        enforcer = self._build_enforcer(prompt, "guardrail", _stored_call_name(call))
+        pipeline = self._guard.pipeline
+        request = GuardedRequest(self._guard, prompt, route="guardrail", call=_stored_call_name(call))
         try:
             conditions = frozenset(await call_part(pipeline.judge.conditions, prompt))
             fixed = frozenset(await call_part(pipeline.judge.fixed_groups, prompt)) if conditions else frozenset()
-            admission = await call_part(enforcer.admit, conditions, fixed=fixed)
+            admission = await call_part(request.admit, conditions, fixed=fixed)
         except StoreError as error:
             return self._verdict_without_store(call, error)
         except DecisionError:
             raise
         except Exception as error:
-            # An OptionError of the enforcer is also caused by the judge: it named an unknown condition.
+            # An OptionError of the admission is also caused by the judge: it named an unknown condition.
             failure = PartFailure.of("judge", error)
-            return self._undecided_verdict(str(failure), failure.summary, enforcer)
+            return self._undecided_verdict(str(failure), failure.summary, request)
         changed = pipeline.instruct(prompt, admission.must)
         if not prompt and changed != prompt:
             self._abandon(call, "no text")
@@ -143,7 +132,7 @@ class Guardrail:
                 "BLOCKED", "refused", reason="there is no text to which the required values can be added"
             )
         verdict = GuardrailVerdict("NONE" if changed == prompt else "GUARDRAIL_INTERVENED", "ok", changed)
-        until = self._steady() + self._entry.guardrail_seconds
+        until = self._steady() + self._guard.entry.guardrail_seconds
         self._remember(call, _GatewayCall(sha256_hex(prompt), verdict, bool(admission.counts), until, admission.must))
         return verdict
 
@@ -182,7 +171,7 @@ class Guardrail:
         self._thread.stop()
 
     async def _judge_item(self, call: str, item: Item | None, record: _GatewayCall | None) -> GuardrailVerdict:
-        pipeline = self._pipeline
+        guard, pipeline = self._guard, self._guard.pipeline
         operation: dict[str, Any] = {"op": "fail", "call": _stored_call_name(call), "final": True}
         note: dict[str, Any] = {"route": "guardrail"}
         failure: PartFailure | None = None
@@ -201,9 +190,9 @@ class Guardrail:
                 failure = PartFailure.of("classifier", error)
                 if pipeline.configuration.guard.when_unsure == "pass":
                     operation |= {"op": "complete", "values": {}}
-        enforcer = self._build_enforcer(call, "guardrail", _stored_call_name(call))
+        request = GuardedRequest(guard, call, route="guardrail", call=_stored_call_name(call))
         try:
-            future = self._retry_queue.ledger.submit(self._entry.name, {**operation, "note": note})
+            future = guard.ledger.submit(guard.name, {**operation, "note": note})
             result = await wait_for_store(future)
         except StoreError as error:
             return self._verdict_without_store(call, error)
@@ -211,39 +200,39 @@ class Guardrail:
             if error.code != "unknown-id":
                 raise
             reason = "the call failed: it was not admitted, or too long ago"
-            return self._undecided_verdict(reason, reason, enforcer)
+            return self._undecided_verdict(reason, reason, request)
         if failure is not None:
-            return self._undecided_verdict(str(failure), failure.summary, enforcer)
+            return self._undecided_verdict(str(failure), failure.summary, request)
         # Without an item, such as when a tool is called, there is nothing to withhold.
         outcome = result.answer["outcome"]
         return GuardrailVerdict("NONE", "ok" if outcome["status"] == "ok" else "violation", reason=outcome["reason"])
 
-    def _undecided_verdict(self, reason: str, public_reason: str, enforcer: StoredEnforcer) -> GuardrailVerdict:
+    def _undecided_verdict(self, reason: str, public_reason: str, request: GuardedRequest) -> GuardrailVerdict:
         """Return the verdict for a call whose conditions or values are unknown.
 
         Args:
             reason: Reason for the log; it may contain text of other services.
             public_reason: Reason for the gateway.
-            enforcer: Enforcer that describes the call for the log.
+            request: Request that describes the call for the log.
         """
-        passes = self._pipeline.configuration.guard.when_unsure == "pass"
+        passes = self._guard.pipeline.configuration.guard.when_unsure == "pass"
         status: AnswerStatus = "unguarded" if passes else "refused"
-        self._record(status, enforcer.reason(reason), enforcer.request)
+        self._record(status, request.redact(reason), request.description)
         return GuardrailVerdict("NONE" if passes else "BLOCKED", status, reason=public_reason)
 
     def _verdict_without_store(self, call: str, error: StoreError) -> GuardrailVerdict:
         self._abandon(call, "store")
-        if self._entry.when_down == "refuse":
+        if self._guard.entry.when_down == "refuse":
             raise error
         self._record("unguarded", "the store failed", {"route": "guardrail"})
         return GuardrailVerdict("NONE", "unguarded", reason="the store failed")
 
     def _record(self, status: AnswerStatus, reason: str, request: Any) -> None:
         note = {"what": "answer", "status": status, "reason": reason, **request}
-        self._retry_queue.submit({"op": "record", "note": note})
+        self._guard.retry_queue.submit({"op": "record", "note": note})
 
     def _abandon(self, call: str, reason: str) -> None:
-        self._retry_queue.submit({"op": "abandon", "call": _stored_call_name(call), "note": {"what": reason}})
+        self._guard.retry_queue.submit({"op": "abandon", "call": _stored_call_name(call), "note": {"what": reason}})
 
     def _remember(self, call: str, record: _GatewayCall) -> None:
         with self._lock:

@@ -3,33 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field, replace
-from functools import reduce
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from evenhand import __version__
-from evenhand.core.coroutines import call
 from evenhand.core.http import SecretRedactor
-from evenhand.errors import EvenhandError, FetchError, StoreError, TrustError
-from evenhand.genai.backends.generator import Generator, add_usage
+from evenhand.errors import EvenhandError, TrustError
 from evenhand.genai.enforcement.enforcer import Enforcer
-from evenhand.genai.enforcement.guard import AnswerSeries, GuardedAnswer
-from evenhand.genai.enforcement.supply import PartFailure
 from evenhand.genai.pipeline import Pipeline, build_pipeline
 from evenhand.genai.spec.specification import GenerationConfig
 from evenhand.service.generation.generators import GatewayGenerator, OutputKind, output_kind
+from evenhand.service.generation.guarded_request import GuardedRequest, Served, ServedAnswer
 from evenhand.service.generation.guardrail import Guardrail
 from evenhand.service.generation.limiter import ConcurrencyLimiter
 from evenhand.service.generation.pictures import PictureStore
-from evenhand.service.generation.stored_enforcer import (
-    StoredEnforcer,
-    cost_entries,
-    wait_for_store,
-)
 from evenhand.service.settings import ServedGuardConfig
 from evenhand.service.spending import to_micro
 from evenhand.service.state_machines import GuardMachine
@@ -40,29 +31,6 @@ from evenhand.service.tracing import trace_calls
 
 GRACE_SECONDS = 10.0
 """Time limit for running requests when the service stops."""
-
-
-@dataclass(frozen=True)
-class ServedAnswer:
-    """Answer to a request for one item.
-
-    Attributes:
-        answer: Answer of the guard.
-        number: Number of the log entry that admitted or describes the request. None if there is none.
-        seconds: Total duration.
-        upstream_seconds: Duration of the calls of the generator.
-        usage: Usage that the generator's service charges for, summed over all attempts.
-    """
-
-    answer: GuardedAnswer
-    number: int | None
-    seconds: float = 0.0
-    upstream_seconds: float = 0.0
-    usage: Mapping[str, Any] = field(default_factory=dict)
-
-
-Served: TypeAlias = ServedAnswer | BaseException
-"""Outcome of a requested item."""
 
 
 class ServedGuard:
@@ -84,6 +52,8 @@ class ServedGuard:
         guardrail: Guardrail for a gateway that generates items itself.
         observers: Functions that receive every answer, in any thread.
         cost_observers: Functions that receive the number and cost of unused items.
+        budget: Maximum cost of a request (``reserve``), and ``caps`` by name (``hour``, ``day``), in millionths. None
+            disables them.
     """
 
     def __init__(
@@ -106,8 +76,8 @@ class ServedGuard:
         self.cost_observers: list[Callable[[int, float], None]] = []
         budget = pipeline.configuration.guard.budget
         caps = {name: to_micro(cap) for name in ("hour", "day") if (cap := getattr(budget, name)) is not None}
-        self._budget = {"caps": caps, "reserve": to_micro(pipeline.limits.most)} if caps else None
-        self.guardrail = Guardrail(entry, pipeline, self.retry_queue, self.enforcer)
+        self.budget = {"caps": caps, "reserve": to_micro(pipeline.limits.most)} if caps else None
+        self.guardrail = Guardrail(self)
 
     async def serve(self, request: GuardedRequest, seconds: float) -> list[Served]:
         """Return the outcome of each item of a request.
@@ -121,7 +91,7 @@ class ServedGuard:
             StoreError: The service is stopping.
         """
         answers: asyncio.Queue[Served] = asyncio.Queue()
-        task = self.limiter.start(lambda: request.run(answers.put_nowait))
+        task = self.limiter.start(partial(request.run, answers.put_nowait))
         outcomes: list[Served] = []
         try:
             with suppress(TimeoutError):
@@ -131,23 +101,9 @@ class ServedGuard:
         finally:
             # If the caller has disconnected, work in progress continues, and its items are not counted as shown.
             if len(outcomes) < request.count:
-                request.withdraw()
+                request.withdrawn = True
                 self.limiter.leave(task)
         return outcomes + [request.late(seconds) for _ in range(request.count - len(outcomes))]
-
-    def enforcer(self, prompt: str, route: str, call: str | None = None) -> StoredEnforcer:
-        """Build the enforcer of one request. See ``StoredEnforcer``."""
-        return StoredEnforcer(
-            self.ledger,
-            self.name,
-            self.replica,
-            prompt=prompt,
-            route=route,
-            log_prompts=self.entry.log_prompts,
-            instruct=self.pipeline.instruct,
-            call=call,
-            budget=self._budget,
-        )
 
     def log_start(self) -> None:
         """Log the version and configuration of this replica."""
@@ -168,141 +124,6 @@ class ServedGuard:
         if not has_ended or self.guardrail.waiting:
             self.retry_queue.submit({"op": "abandon", "replica": self.replica, "note": {"what": "stopped"}})
         self.retry_queue.close()
-
-
-class GuardedRequest:
-    """One request to a guarded generator, for one item or several.
-
-    Args:
-        guard: Guard of the generator.
-        prompt: Prompt of the user.
-        generator: Generator with the options of this request. Default: the generator of the guard.
-        route: Route of the request, for the log.
-        count: Number of items.
-    """
-
-    def __init__(
-        self,
-        guard: ServedGuard,
-        prompt: str,
-        generator: Generator | None = None,
-        *,
-        route: str = "python",
-        count: int = 1,
-    ) -> None:
-        self.prompt, self.count = prompt, count
-        spans = dict.fromkeys(("generate", "generate_several"), "evenhand.generate")
-        inner = generator or guard.pipeline.generator
-        self._guard, self._generator = guard, trace_calls(guard.ledger.tracing, inner, spans, guard.name)
-        self._enforcer = guard.enforcer(prompt, route)
-        self._series = AnswerSeries(
-            guard.pipeline.guard(self._enforcer), prompt, count, generator=self._generator, watch=self._enforcer.watch
-        )
-
-    def withdraw(self) -> None:
-        """Record that the caller no longer waits for the remaining items."""
-        self._enforcer.withdrawn = True
-
-    def late(self, seconds: float) -> ServedAnswer:
-        """Return the answer for an item that is not decided in time."""
-        error = FetchError(f"there was no item within {seconds:g} seconds")
-        error.timed_out = True
-        failure = PartFailure.of("guard", error)
-        return ServedAnswer(GuardedAnswer(None, "refused", self.prompt, failures=(failure,)), self._enforcer.number)
-
-    async def run(self, report: Callable[[Served], None]) -> None:
-        """Generate and decide the items one at a time, and report each outcome."""
-        reported = 0
-        try:
-            while reported < self.count and not (reported and self._enforcer.withdrawn):
-                try:
-                    tracing, name = self._guard.ledger.tracing, self._guard.name
-                    with nullcontext() if tracing is None else tracing.span("evenhand.guard", stream=name) as span:
-                        served = await self._answer()
-                        if span is not None:
-                            status, changed = served.answer.status, served.answer.changed
-                            span.set_attributes({"evenhand.status": status, "evenhand.changed": changed})
-                    outcome: Served = served
-                except Exception as error:
-                    outcome = error
-                reported += 1
-                report(outcome)
-            await self._log_unused()
-        finally:
-            for _ in range(self.count - reported):
-                report(StoreError("the service is stopping", hint="use another replica, or retry later"))
-
-    async def _answer(self) -> ServedAnswer:
-        """Return the next item."""
-        start, busy = time.perf_counter(), self._series.supply.busy_seconds
-        guard, enforcer = self._guard, self._enforcer
-        enforcer.call, enforcer.number, enforcer.attempt = "", None, None
-        try:
-            answer = await self._series.answer()
-        except BaseException as error:
-            # It is unknown whether the admission is open in the store, and it must not stay open.
-            if enforcer.call:
-                guard.retry_queue.submit({"op": "abandon", "call": enforcer.call, "note": {"what": "store"}})
-            if not isinstance(error, StoreError) or guard.entry.when_down == "refuse":
-                raise
-            answer = await self._answer_without_store()
-        number, item = await self._log_request(answer), answer.item
-        pictures = guard.pictures if guard.entry.keep_pictures else None
-        if pictures is not None and item is not None and item.kind == "image" and number is not None:
-            pictures.keep(guard.name, number, item)
-        upstream = self._series.supply.busy_seconds - busy
-        usages = (attempt.item.usage for attempt in answer.attempts if attempt.item is not None)
-        usage = reduce(add_usage, usages, dict[str, Any]())
-        served = ServedAnswer(answer, number, time.perf_counter() - start, upstream, usage)
-        for observer in guard.observers:
-            observer(served)
-        return served
-
-    async def _answer_without_store(self) -> GuardedAnswer:
-        """Return the item without a guarantee."""
-        failure, attempt = PartFailure("store"), self._enforcer.attempt
-        item, prompt = (None, "") if attempt is None else (attempt.item, attempt.prompt)
-        if item is None:
-            prompt = self.prompt
-            try:
-                item = await call(self._generator.generate, prompt)
-            except Exception as error:
-                return GuardedAnswer(None, "refused", prompt, failures=(failure, PartFailure.of("generator", error)))
-        return GuardedAnswer(item, "unguarded", prompt, prompt != self.prompt, failures=(failure,))
-
-    async def _log_request(self, answer: GuardedAnswer) -> int | None:
-        """Log details of the answer, and return the number of the request's entry."""
-        enforcer = self._enforcer
-        if answer.status == "ok" and enforcer.number is not None:
-            return enforcer.number
-        note: dict[str, Any] = {
-            "what": "answer",
-            "status": answer.status,
-            "admission": enforcer.number,
-            "reason": enforcer.reason(answer.reason),
-            "attempts": [
-                {"values": dict(attempt.values), "error": enforcer.reason(attempt.error)} for attempt in answer.attempts
-            ],
-            **enforcer.request,
-        }
-        record = self._guard.retry_queue.submit({"op": "record", "note": note, **cost_entries(enforcer.unlogged)})
-        enforcer.unlogged = 0.0
-        if enforcer.number is None and record is not None:
-            with suppress(StoreError):
-                return (await wait_for_store(record)).number
-        return enforcer.number
-
-    async def _log_unused(self) -> None:
-        """Log unused items: candidates that were not needed, and items generated ahead."""
-        attempts = await self._series.supply.leftovers()
-        if not attempts:
-            return
-        cost = sum(attempt.cost for attempt in attempts)
-        items = sum(attempt.item is not None for attempt in attempts)
-        note = {"what": "unused", "items": items, "asked": len(attempts)}
-        self._guard.retry_queue.submit({"op": "record", "note": note, **cost_entries(cost)})
-        for observer in self._guard.cost_observers:
-            observer(len(attempts), cost)
 
 
 def read_guard_configuration(entry: ServedGuardConfig, folder: Path) -> GenerationConfig:

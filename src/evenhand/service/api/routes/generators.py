@@ -35,7 +35,8 @@ from evenhand.service.generation.generators import (
     known_options,
     with_picture_options,
 )
-from evenhand.service.generation.guards import GuardedRequest, ServedAnswer, ServedGuard
+from evenhand.service.generation.guarded_request import GuardedRequest, ServedAnswer
+from evenhand.service.generation.guards import ServedGuard
 
 router = APIRouter(prefix="/v1", tags=["generators"], route_class=JsonRoute)
 
