@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import combinations, permutations
 from typing import Any
 
 import numpy as np
@@ -130,47 +129,6 @@ PROMPT_LABELS = "every label arrives before the next decision"
 PROMPT_FROM_HERE = "every label from now on arrives before the next decision"
 """Assumption after late labels that turned out to be harmless."""
 
-
-def worst_bias(fairness: FairnessProperty, counters: Sequence[int], open_labels: Sequence[int] = ()) -> Fraction:
-    """Compute the largest bias between two groups over all values of the open labels, in constant time.
-
-    Let n people of a group with label 1 be known, k of them accepted, and let r rejected and c accepted decisions be
-    open. If y of the r and x of the c turn out to have label 1, the group has the rate (k + x) / (n + x + y). As
-    k <= n, the rate grows with x and falls with y. The bias counts only if n + x + y >= m, the minimum count.
-
-    - The largest rate has x = c and y = max(0, m - n - c). Proof: every other (x, y) with n + x + y >= m has at least
-      this y, because n + c + y >= n + x + y >= m, and so (c, y) and then (c, max(0, m - n - c)) have larger rates.
-    - The smallest rate has y = r and x = max(0, m - n - r), by the same argument.
-    - The bias does not fall if the larger rate grows or the smaller one falls. The labels of the groups are
-      independent, so its maximum has the largest rate of one group and the smallest rate of the other.
-    - If m cannot be reached, the bias is 0.
-
-    Args:
-        fairness: The property.
-        counters: People with label 1 and accepted ones of each group, (n_a, a, n_b, b, ...).
-        open_labels: Rejected and accepted decisions of each group whose label is open. Default: none.
-    """
-    starts = range(0, len(counters), 2)
-    if not any(open_labels):
-        worst = Fraction(0)
-        for i, j in combinations(starts, 2):
-            worst = max(worst, fairness.bias(*counters[i : i + 2], *counters[j : j + 2]))
-        return worst
-    needed = fairness.empty_group.needed_count
-    extremes = [
-        _extreme_counts(counters[i], counters[i + 1], open_labels[i], open_labels[i + 1], needed) for i in starts
-    ]
-    return max(fairness.bias(*high, *low) for (low, _), (_, high) in permutations(extremes, 2))
-
-
-def _extreme_counts(n: int, k: int, rejected: int, accepted: int, needed: int) -> tuple[tuple[int, int], ...]:
-    """Compute the counts of a group for its smallest and its largest rate. See `worst_bias`."""
-    more = min(max(needed - n - rejected, 0), accepted)
-    fewer = min(max(needed - n - accepted, 0), rejected)
-    return (n + rejected + more, k + more), (n + accepted + fewer, k + accepted)
-
-
-# Return the largest bias at the end of a period.
 
 ROUNDING_SLACK = Fraction(1, 10**9)
 """Margin added to bounds computed in floating point, far larger than their errors."""

@@ -24,7 +24,6 @@ from evenhand.shields.runtime.certificate import (
     PROMPT_LABELS,
     ShieldCertificate,
     bound_period_bias,
-    worst_bias,
 )
 from evenhand.shields.runtime.reachable_states import (
     LiveStates,
@@ -672,9 +671,9 @@ class Shield:
         fairness = self._shield.plan.property
         all_open = tuple(map(add, self.past_open, self.open)) if self.labelled else ()
         totals = list(map(add, self.past, self.counters))
-        shielded = worst_bias(fairness, totals, all_open and _count_by_bit(all_open, 0))
+        shielded = fairness.bias(*totals, open_labels=all_open and _count_by_bit(all_open, 0))
         totals[1::2] = map(add, self.past_recommended, self.recommended)
-        unshielded = worst_bias(fairness, totals, all_open and _count_by_bit(all_open, 1))
+        unshielded = fairness.bias(*totals, open_labels=all_open and _count_by_bit(all_open, 1))
         if self.step == self.horizon:
             how = f"counted over all decisions{', whatever the open labels turn out to be' if any(all_open) else ''}"
             bounds: _Bounds = (shielded, True, how, *self._bound_later())

@@ -9,10 +9,11 @@ AAAI 2025. The conventions for empty groups and the form 1 - min / max of dispar
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from itertools import combinations
+from itertools import combinations, permutations
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -146,16 +147,47 @@ class FairnessProperty:
         small = np.minimum(n_a, n_b) < self.empty_group.needed_count
         return np.where(small, 0, low), np.where(small, n_b, high)
 
-    def bias(self, n_a: int, a: int, n_b: int, b: int) -> Fraction:
-        """Compute the exact bias. 0 while a group is too small."""
-        if min(n_a, n_b) < self.empty_group.needed_count:
-            return Fraction(0)
-        # Both rates use a common denominator, so a single fraction is built.
-        n, m = max(n_a, 1), max(n_b, 1)
-        x, y = a * m, b * n
-        if self.kind == "disparate_impact":
-            return Fraction(abs(x - y), max(x, y)) if x or y else Fraction(0)
-        return Fraction(abs(x - y), n * m)
+    def bias(self, *counters: int, open_labels: Sequence[int] = ()) -> Fraction:
+        """Compute the exact bias: the largest between two groups over all values of the open labels.
+
+        0 while the groups are too small. The time does not depend on the number of open labels.
+
+        Let n people of a group with label 1 be known, k of them accepted, and let r rejected and c accepted decisions
+        be open. If y of the r and x of the c turn out to have label 1, the group has the rate (k + x) / (n + x + y). As
+        k <= n, the rate grows with x and falls with y. The bias counts only if n + x + y >= m, the minimum count.
+
+        - The largest rate has x = c and y = max(0, m - n - c). Proof: every other (x, y) with n + x + y >= m has at
+          least this y, because n + c + y >= n + x + y >= m, and so (c, y) and then (c, max(0, m - n - c)) have larger
+          rates.
+        - The smallest rate has y = r and x = max(0, m - n - r), by the same argument.
+        - The bias does not fall if the larger rate grows or the smaller one falls. The labels of the groups are
+          independent, so its maximum has the largest rate of one group and the smallest rate of the other.
+        - If m cannot be reached, the bias is 0.
+
+        Args:
+            counters: People who count and accepted ones of each group, (n_a, a, n_b, b, ...).
+            open_labels: Rejected and accepted decisions of each group whose label is open. Default: none.
+        """
+        needed = self.empty_group.needed_count
+        groups = [*zip(counters[::2], counters[1::2], strict=True)]
+        pairs: Iterable[tuple[tuple[int, int], tuple[int, int]]] = combinations(groups, 2)
+        if any(open_labels):
+            extremes = [
+                _extreme_counts(n, k, rejected, accepted, needed)
+                for (n, k), rejected, accepted in zip(groups, open_labels[::2], open_labels[1::2], strict=True)
+            ]
+            pairs = [(high, low) for (low, _), (_, high) in permutations(extremes, 2)]
+        # Cross products compare the fractions, so that only the largest is built.
+        gap, whole = 0, 1
+        for (n_a, a), (n_b, b) in pairs:
+            if n_a < needed or n_b < needed:
+                continue
+            n, m = n_a or 1, n_b or 1
+            x, y = a * m, b * n
+            difference, divisor = abs(x - y), max(x, y) if self.kind == "disparate_impact" else n * m
+            if difference * whole > gap * divisor:
+                gap, whole = difference, divisor
+        return Fraction(gap, whole)
 
     def bias_of_rates(self, rate_a: Any, rate_b: Any) -> Floats:
         """Compute the bias between arrays of rates, in floating point."""
@@ -172,6 +204,13 @@ class FairnessProperty:
             "disparate_impact": f"the smaller acceptance rate is at least {1 - bound:g} of the larger",
             "equal_opportunity": f"the acceptance rates among those with label 1 differ by at most {bound:g}",
         }[self.kind]
+
+
+def _extreme_counts(n: int, k: int, rejected: int, accepted: int, needed: int) -> tuple[tuple[int, int], ...]:
+    """Compute the counts of a group for its smallest and its largest rate. See `FairnessProperty.bias`."""
+    more = min(max(needed - n - rejected, 0), accepted)
+    fewer = min(max(needed - n - accepted, 0), rejected)
+    return (n + rejected + more, k + more), (n + accepted + fewer, k + accepted)
 
 
 def is_fair(fairness: FairnessProperty, sizes: Integers, accepted: Integers) -> Booleans:

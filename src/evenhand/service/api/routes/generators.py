@@ -5,8 +5,8 @@ from __future__ import annotations
 import base64
 import json
 import time
-from collections.abc import Iterator, Sequence
-from functools import reduce
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import Annotated, Any, Literal
 from uuid import uuid4
 
@@ -58,24 +58,26 @@ def find_guard(context: ServiceContext, caller: ApiKey, model: str | None, makes
         HttpError: The guard does not exist or has a different kind of output, or the request must name one.
         AccessError: The caller's key is limited to other guards.
     """
-    allowed = [guard for guard in context.guards.values() if caller.may_use(guard.name)]
-    suitable = [guard for guard in allowed if guard.makes in (makes, "either")]
-    names = ", ".join(name for guard in suitable for name in guard.models)
-    if model is None:
-        if len(suitable) == 1:
-            return suitable[0]
-        raise HttpError(400, "the request names no model", code="model", hint=f"one of: {names or '-'}")
-    guard = next((guard for guard in context.guards.values() if model in guard.models), None)
-    if guard is None:
+    suitable = {}
+    for guard in context.guards.values():
+        is_suitable, is_allowed = guard.makes in (makes, "either"), caller.may_use(guard.name)
+        if model in guard.models:
+            if not is_allowed:
+                raise limited_key_error(caller)
+            if not is_suitable:
+                route = ROUTES_BY_OUTPUT.get(guard.makes)
+                hint = f"ask {route}" if route else "it only serves the guardrail of a gateway"
+                raise HttpError(400, f"the model {model!r} generates another kind of output", code="model", hint=hint)
+            return guard
+        if is_suitable and is_allowed:
+            suitable[", ".join(guard.models)] = guard
+    names = ", ".join(suitable)
+    if model is not None:
         hint = f"one of: {names or 'none is served'}"
         raise HttpError(404, f"there is no model {model[:100]!r}", code="model_not_found", hint=hint)
-    if guard not in allowed:
-        raise limited_key_error(caller)
-    if guard not in suitable:
-        route = ROUTES_BY_OUTPUT.get(guard.makes)
-        hint = f"ask {route}" if route else "it only serves the guardrail of a gateway"
-        raise HttpError(400, f"the model {model!r} generates another kind of output", code="model", hint=hint)
-    return guard
+    if len(suitable) != 1:
+        raise HttpError(400, "the request names no model", code="model", hint=f"one of: {names or '-'}")
+    return suitable[names]
 
 
 async def answer_request(
@@ -87,30 +89,40 @@ async def answer_request(
         HttpError: There is no item at all.
         EvenhandError: The request was not carried out.
     """
-    outcomes = await guard.serve(request, seconds)
-    served = [outcome for outcome in outcomes if isinstance(outcome, ServedAnswer)]
-    answered = [answer for answer in served if answer.answer.item is not None or _is_declined(answer.answer)]
+    error: BaseException | None = None
+    answered: list[ServedAnswer] = []
+    missing: list[ServedAnswer] = []
+    for outcome in await guard.serve(request, seconds):
+        if isinstance(outcome, BaseException):
+            error = error or outcome
+        # A model may decline in an ordinary answer, which clients can read.
+        elif outcome.answer.item is not None or ((refusal := outcome.answer.refusal) and refusal.status == 200):
+            answered.append(outcome)
+        else:
+            missing.append(outcome)
     if answered:
-        return answered, len(outcomes) - len(answered)
-    error = next((outcome for outcome in outcomes if isinstance(outcome, BaseException)), None)
-    raise error or _missing_item_error(served, noun)
+        return answered, request.count - len(answered)
+    raise error or _missing_item_error(missing, noun)
 
 
-def _is_declined(answer: GuardedAnswer) -> bool:
-    """Return whether the model declined in an ordinary answer, which clients can read."""
-    return answer.refusal is not None and answer.refusal.status == 200
-
-
-def disclosure_headers(answers: Sequence[ServedAnswer]) -> dict[str, str]:
-    """Return the headers about the guard. The status is the worst of all answers."""
-    guarded = [answer.answer for answer in answers]
-    status = max((answer.status for answer in guarded), key=STATUSES_BY_SEVERITY.index)
+def disclosure_headers(bodies: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the headers about the guard from results of `disclosure_body`. The status is the worst of all answers."""
+    status: AnswerStatus = "ok"
+    guarded, changed = True, False
+    disclosures: list[str] = []
+    entries: list[str] = []
+    for body in bodies:
+        status = max(status, body["status"], key=STATUSES_BY_SEVERITY.index)
+        guarded, changed = guarded and body["guarded"], changed or body["changed"]
+        disclosures.append(body["disclosure"])
+        if body["entry"] is not None:
+            entries.append(str(body["entry"]))
     return {
-        "x-evenhand-guarded": json.dumps(all(answer.status != "unguarded" for answer in guarded)),
+        "x-evenhand-guarded": json.dumps(guarded),
         "x-evenhand-status": status,
-        "x-evenhand-changed": json.dumps(any(answer.changed for answer in guarded)),
-        "x-evenhand-disclosure": " | ".join(answer.disclosure for answer in guarded)[:MAX_HEADER_LENGTH],
-        "x-evenhand-entry": _list_entries(answers),
+        "x-evenhand-changed": json.dumps(changed),
+        "x-evenhand-disclosure": " | ".join(disclosures)[:MAX_HEADER_LENGTH],
+        "x-evenhand-entry": ", ".join(entries),
     }
 
 
@@ -128,10 +140,6 @@ def disclosure_body(served: ServedAnswer) -> dict[str, Any]:
     }
 
 
-def _list_entries(answers: Sequence[ServedAnswer]) -> str:
-    return ", ".join(str(answer.number) for answer in answers if answer.number is not None)
-
-
 def _public_reason(answer: GuardedAnswer) -> str:
     """Return the reason for the status without messages of other services, which may contain addresses."""
     return "; ".join(filter(None, (answer.notice, *(failure.summary for failure in answer.failures))))
@@ -139,7 +147,7 @@ def _public_reason(answer: GuardedAnswer) -> str:
 
 def _missing_item_error(answers: Sequence[ServedAnswer], noun: str) -> HttpError:
     """Build the error of a request without any item, from the last answer."""
-    headers = disclosure_headers(answers)
+    headers = disclosure_headers(map(disclosure_body, answers))
     # The guard has used all of its attempts.
     final = {**headers, "x-should-retry": "false"}
     answer = answers[-1].answer
@@ -154,7 +162,7 @@ def _missing_item_error(answers: Sequence[ServedAnswer], noun: str) -> HttpError
     message = f"there is no {noun}: {_public_reason(answer) or 'none was made'}"
     if failure.timed_out and failure.part in ("guard", "generator"):
         return HttpError(504, message, code="timeout", hint="retry later, or request fewer items", headers=headers)
-    entries = _list_entries(answers)
+    entries = headers["x-evenhand-entry"]
     return HttpError(
         503 if failure.part in ("judge", "store") else 502,
         message,
@@ -198,13 +206,16 @@ async def generate_images(
     request = GuardedRequest(guard, payload.prompt, generator, route="images", count=payload.n or 1)
     seconds = context.settings.limits.upstream_seconds
     answers, missing = await answer_request(guard, request, seconds, noun="picture")
-    response.headers.update(disclosure_headers(answers))
+    data: list[dict[str, Any]] = []
+    usage: dict[str, Any] = {}
+    for answer in answers:
+        data.append(_picture_answer(answer))
+        usage = add_usage(usage, answer.usage)
+    response.headers.update(disclosure_headers(map(itemgetter("evenhand"), data)))
     if missing:
         response.headers["x-evenhand-missing"] = str(missing)
     if ignored:
         response.headers["x-evenhand-ignored"] = ", ".join(ignored)
-    usage = reduce(add_usage, (answer.usage for answer in answers), dict[str, Any]())
-    data = [_picture_answer(answer) for answer in answers]
     return {"created": int(time.time()), "data": data, **({"usage": usage} if usage else {})}
 
 
@@ -280,10 +291,10 @@ async def complete_chat(payload: ChatRequest, context: RequestContext, caller: G
     (served,), _missing = await answer_request(guard, request, context.settings.limits.upstream_seconds, noun="answer")
     if served.answer.item is not None and served.answer.item.kind != "text":
         raise HttpError(400, "this model generates pictures", code="model", hint="ask /v1/images/generations")
-    headers = disclosure_headers([served])
+    completion = _build_completion(served, generator, payload.model or guard.models[0])
+    headers = disclosure_headers([completion["evenhand"]])
     if generator.ignored:
         headers["x-evenhand-ignored"] = ", ".join(generator.ignored)
-    completion = _build_completion(served, generator, payload.model or guard.models[0])
     if not payload.stream:
         return JSONResponse(completion, headers=headers)
     usage = bool((payload.stream_options or {}).get("include_usage"))
