@@ -71,7 +71,7 @@ async def call(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T
     variant = _async_variant(function)
     if variant is not None:
         return cast(T, await variant(*args, **kwargs))
-    return await _call_in_thread(lambda: function(*args, **kwargs))
+    return await _call_in_thread(partial(function, *args, **kwargs))
 
 
 async def call_nonblocking(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
+from sys import maxsize
 from typing import Any
 
 from evenhand.core.text import format_count
@@ -256,8 +257,8 @@ class ComponentSolver:
 
     def positions(self, mine: tuple[int, ...], item: Mapping[str, str | None]) -> list[int]:
         """Compute the position of the value of an item in requirements. ``VOID_ITEM`` if it is unknown."""
-        positions = [self._component.requirements[i].position(item) for i in mine]
-        return [VOID_ITEM if position is None else position for position in positions]
+        requirements = self._component.requirements
+        return [VOID_ITEM if (k := requirements[i].position(item)) is None else k for i in mine]
 
     def level(self, left: Sequence[int]) -> int:
         """Compute the number of useless items that a state tolerates, up to the slack. ``LOST_LEVEL`` if it is lost."""
@@ -279,24 +280,25 @@ class ComponentSolver:
     def _choose_single(self, mine: tuple[int, ...], left: list[int], any_will_do: bool) -> ItemChoice | None:
         """Choose among the values of the only group, given the state after an item that shows nothing."""
         group, names = self._component.groups[0], self._component.values[0]
-        levels = []
+        # Each value by its level and its urgency, the negative number of items until its deadline.
+        moves: list[tuple[int, int]] = []
         for k in range(len(names)):
-            state = left.copy()
+            state, urgency = left.copy(), -maxsize
             for i in mine:
-                state[self._starts[i] + k] = self.rows[i].repeated[k]
-            levels.append(self.level(state))
-        best = max(levels)
-        values = [k for k, level in enumerate(levels) if level == best]
-        if best == self._slack and any_will_do and len(values) == len(levels):
+                row = self.rows[i]
+                state[self._starts[i] + k] = row.repeated[k]
+                urgency = max(urgency, row.items - row.due[k])
+            moves.append((self.level(state), urgency))
+        level, urgency = max(moves)
+        values = [k for k, move in enumerate(moves) if move[0] == level]
+        if level == self._slack and any_will_do and len(values) == len(moves):
             return None
-        items_left = {k: min(self.rows[i].due[k] - self.rows[i].items for i in mine) for k in values}
-        earliest = min(items_left.values())
-        urgent = [k for k in values if items_left[k] == earliest]
+        urgent = [k for k in values if moves[k][1] == urgency]
         choice = urgent[0] if len(urgent) == 1 else urgent[int(self._random.random() * len(urgent))]
-        if best < self._slack:
+        if level < self._slack:
             # The slack is already used, and the earliest deadline restores most of it.
             values = urgent
-        promises = tuple(choice if i in mine else OPEN_SLOT for i in self._all)
+        promises = tuple([choice if i in mine else OPEN_SLOT for i in self._all])
         return ItemChoice(promises, {group: names[choice]}, {group: tuple([names[k] for k in values])})
 
     def _choose_several(self, mine: tuple[int, ...]) -> ItemChoice:

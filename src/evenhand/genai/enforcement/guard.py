@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
+from functools import partial
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 from urllib.parse import quote
 
@@ -24,6 +25,9 @@ from evenhand.genai.spec.pipeline_config import BudgetConfig, PriceConfig, WhenU
 from evenhand.models.language.services import ContentRefusedError
 
 AnswerStatus: TypeAlias = Literal["ok", "violation", "unguarded", "refused"]
+
+_quote = partial(quote, safe=" :+()'")
+"""Percent-encode a name for use in a header."""
 
 
 class AdmissionStore(Protocol):
@@ -122,15 +126,14 @@ class GuardedAnswer:
     @property
     def disclosure(self) -> str:
         """Summary of the changes to the request as an ASCII header. Other letters are percent-encoded."""
-        parts = {"status": self.status, "changed": "yes" if self.changed else "no"}
+        parts = [f"status={self.status}", f"changed={'yes' if self.changed else 'no'}"]
         if self.must:
-            parts["asked"] = ", ".join(
-                f"{_header_name(group)} {' or '.join(map(_header_name, values))}" for group, values in self.must.items()
-            )
+            asked = [f"{_quote(group)} {' or '.join(map(_quote, values))}" for group, values in self.must.items()]
+            parts.append(f"asked={', '.join(asked)}")
         if self.slots:
-            parts["slots"] = ", ".join(f"{_header_name(name)} {slot}" for name, slot in self.slots.items())
-        parts["attempts"] = str(len(self.attempts))
-        return "; ".join(f"{name}={value}" for name, value in parts.items())
+            slots = [f"{_quote(name)} {slot}" for name, slot in self.slots.items()]
+            parts.append(f"slots={', '.join(slots)}")
+        return "; ".join([*parts, f"attempts={len(self.attempts)}"])
 
 
 @dataclass(eq=False)
@@ -271,7 +274,7 @@ class AnswerSeries:
                 if spent is None:
                     words, count = self._prompt, self._left
                     if admission.must:
-                        words = await call_nonblocking(guard.instruct, words, admission.must)
+                        words = guard.instruct(words, admission.must)
                         count = guard.limits.round_size(admission.attempt)
                     try:
                         # If no specification counts the item, its values have no effect.
@@ -323,8 +326,3 @@ class AnswerSeries:
             return  # The request is already complete.
         except Exception as second:
             error.add_note(f"in addition, the slot of the request could not be released: {second}")
-
-
-def _header_name(name: str) -> str:
-    """Percent-encode a name for use in a header."""
-    return quote(name, safe=" :+()'")
