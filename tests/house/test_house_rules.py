@@ -225,7 +225,7 @@ INSTALLED_AS = {
     "opentelemetry": "opentelemetry-sdk",
 }
 # Part of what another one itself needs.
-BROUGHT_ALONG = {"google": "onnx", "llvmlite": "numba"}
+BROUGHT_ALONG = {"google": "onnx", "llvmlite": "numba", "pydantic_core": "pydantic"}
 # Only to train again a model that was made with it: whoever has the model has the library, and the message says so.
 BROUGHT_BY_THE_MODEL = {"xgboost", "lightgbm"}
 # Imports the module that is its plug-in, and nothing else does.
@@ -301,7 +301,7 @@ def test_a_page_brings_no_other_pages_engines(function):
     assert loaded_after(f"from evenhand.view import {function}", engines) == []
 
 
-AT_ONCE = {"joblib", "lazy_loader", "narwhals", "numpy", "pydantic", "threadpoolctl", "typer", "yaml"}
+AT_ONCE = {"joblib", "lazy_loader", "narwhals", "numpy", "pydantic", "pydantic_core", "threadpoolctl", "typer", "yaml"}
 COMPILED = {"llvmlite", "numba"}  # in modules of kernels, which are imported on use
 SERVING = {"alembic", "fastapi", "prometheus_client", "sqlalchemy", "starlette", "uvicorn"}
 IN_ONE_MODULE = {

@@ -1,4 +1,4 @@
-"""One request to a guarded generator, whose admissions are in the store."""
+"""Guards whose state is in the store, and their requests."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 from uuid import uuid4
 
+from evenhand import __version__
 from evenhand.core.coroutines import blocks, call, is_blocking
 from evenhand.core.http import SecretRedactor
 from evenhand.errors import DecisionError, FetchError, StoreError
@@ -19,12 +20,14 @@ from evenhand.genai.backends.generator import Generator, Item, add_usage
 from evenhand.genai.enforcement.enforcer import ADMISSION, OUTCOME, Admission, Instruction, ItemOutcome
 from evenhand.genai.enforcement.guard import AnswerSeries, GuardedAnswer
 from evenhand.genai.enforcement.supply import ItemAttempt, PartFailure
+from evenhand.genai.pipeline import Pipeline
+from evenhand.service.generation.pictures import PictureStore
+from evenhand.service.settings import ServedGuardConfig
 from evenhand.service.spending import SECONDS, to_micro
+from evenhand.service.store.ledger import Ledger
+from evenhand.service.store.retry_queue import RetryQueue
 from evenhand.service.store.transaction import OperationResult
 from evenhand.service.tracing import trace_calls
-
-if TYPE_CHECKING:
-    from evenhand.service.generation.guards import ServedGuard
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,57 @@ class ServedAnswer:
 
 Served: TypeAlias = ServedAnswer | BaseException
 """Outcome of a requested item."""
+
+
+class StoredGuard:
+    """Generator with a guard whose state is in the store.
+
+    Args:
+        entry: Entry of the settings.
+        pipeline: Generator, classifier and judge.
+        ledger: Ledger of the store.
+        replica: Name of this process.
+        pictures: Store of delivered pictures. None if none are kept.
+
+    Attributes:
+        name: Name of the guard and its stream.
+        retry_queue: Operations that the store has not accepted yet.
+        observers: Functions that receive every answer, in any thread.
+        cost_observers: Functions that receive the number and cost of unused items.
+        budget: Maximum cost of a request (``reserve``), and ``caps`` by name (``hour``, ``day``), in millionths. None
+            disables them.
+    """
+
+    def __init__(
+        self,
+        entry: ServedGuardConfig,
+        pipeline: Pipeline,
+        ledger: Ledger,
+        replica: str,
+        pictures: PictureStore | None = None,
+    ) -> None:
+        self.entry, self.pipeline, self.name = entry, pipeline, entry.name
+        self.ledger, self.replica, self.pictures = ledger, replica, pictures
+        self.retry_queue = RetryQueue(
+            ledger, entry.name, lambda records: {"op": "record", "note": {"what": "lost", "records": records}}
+        )
+        self.observers: list[Callable[[ServedAnswer], None]] = []
+        self.cost_observers: list[Callable[[int, float], None]] = []
+        budget = pipeline.configuration.guard.budget
+        caps = {name: to_micro(cap) for name in ("hour", "day") if (cap := getattr(budget, name)) is not None}
+        self.budget = {"caps": caps, "reserve": to_micro(pipeline.limits.most)} if caps else None
+
+    def log_start(self) -> None:
+        """Log the version and configuration of this replica."""
+        configuration = self.pipeline.configuration.model_dump(mode="json", exclude_none=True)
+        note = {
+            "what": "started",
+            "replica": self.replica,
+            "evenhand": __version__,
+            # The options may contain a key.
+            "configuration": SecretRedactor().redact_json(configuration),
+        }
+        self.retry_queue.submit({"op": "record", "note": note})
 
 
 class GuardedRequest:
@@ -75,7 +129,7 @@ class GuardedRequest:
 
     def __init__(
         self,
-        guard: ServedGuard,
+        guard: StoredGuard,
         prompt: str,
         generator: Generator | None = None,
         *,

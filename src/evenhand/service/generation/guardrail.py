@@ -11,7 +11,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from evenhand.core.coroutines import call as call_part
 from evenhand.errors import DecisionError, StoreError
@@ -22,13 +22,11 @@ from evenhand.genai.enforcement.supply import ItemValues, PartFailure, known_val
 from evenhand.service.background import PeriodicThread
 from evenhand.service.generation.guarded_request import (
     GuardedRequest,
+    StoredGuard,
     describe_stored_item,
     sha256_hex,
     wait_for_store,
 )
-
-if TYPE_CHECKING:
-    from evenhand.service.generation.guards import ServedGuard
 
 GuardrailAction: TypeAlias = Literal["NONE", "BLOCKED", "GUARDRAIL_INTERVENED"]
 
@@ -84,7 +82,7 @@ class Guardrail:
         steady: Monotonic clock in seconds.
     """
 
-    def __init__(self, guard: ServedGuard, steady: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, guard: StoredGuard, steady: Callable[[], float] = time.monotonic) -> None:
         self._guard, self._steady = guard, steady
         self._calls: OrderedDict[str, _GatewayCall] = OrderedDict()
         self._lock = threading.Lock()

@@ -3,57 +3,43 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from evenhand import __version__
-from evenhand.core.http import SecretRedactor
 from evenhand.errors import EvenhandError, TrustError
 from evenhand.genai.enforcement.enforcer import Enforcer
 from evenhand.genai.pipeline import Pipeline, build_pipeline
 from evenhand.genai.spec.specification import GenerationConfig
 from evenhand.service.generation.generators import GatewayGenerator, OutputKind, output_kind
-from evenhand.service.generation.guarded_request import GuardedRequest, Served, ServedAnswer
+from evenhand.service.generation.guarded_request import GuardedRequest, Served, StoredGuard
 from evenhand.service.generation.guardrail import Guardrail
 from evenhand.service.generation.limiter import ConcurrencyLimiter
 from evenhand.service.generation.pictures import PictureStore
 from evenhand.service.settings import ServedGuardConfig
-from evenhand.service.spending import to_micro
 from evenhand.service.state_machines import GuardMachine
 from evenhand.service.store.chain import hash_json
 from evenhand.service.store.ledger import Ledger
-from evenhand.service.store.retry_queue import RetryQueue
 from evenhand.service.tracing import trace_calls
 
 GRACE_SECONDS = 10.0
 """Time limit for running requests when the service stops."""
 
 
-class ServedGuard:
-    """Generator with a guard whose state is in the store.
+class ServedGuard(StoredGuard):
+    """Guard that answers concurrent requests.
 
     Args:
-        entry: Entry of the settings.
-        pipeline: Generator, classifier and judge.
-        ledger: Ledger of the store.
-        replica: Name of this process.
-        pictures: Store of delivered pictures. None if none are kept.
+        entry, pipeline, ledger, replica, pictures: See ``StoredGuard``.
 
     Attributes:
-        name: Name of the guard and its stream.
         models: Names of the guard in requests.
         makes: Kind of output.
         limiter: Queue of the requests.
-        retry_queue: Operations that the store has not accepted yet.
         guardrail: Guardrail for a gateway that generates items itself.
-        observers: Functions that receive every answer, in any thread.
-        cost_observers: Functions that receive the number and cost of unused items.
-        budget: Maximum cost of a request (``reserve``), and ``caps`` by name (``hour``, ``day``), in millionths. None
-            disables them.
     """
 
     def __init__(
@@ -64,19 +50,10 @@ class ServedGuard:
         replica: str,
         pictures: PictureStore | None = None,
     ) -> None:
-        self.entry, self.pipeline = entry, pipeline
-        self.name, self.models = entry.name, entry.models or (entry.name,)
+        super().__init__(entry, pipeline, ledger, replica, pictures)
+        self.models = entry.models or (entry.name,)
         self.makes: OutputKind = output_kind(pipeline.generator)
-        self.ledger, self.replica, self.pictures = ledger, replica, pictures
         self.limiter = ConcurrencyLimiter(entry.name, at_once=entry.at_once, waiting=entry.waiting)
-        self.retry_queue = RetryQueue(
-            ledger, entry.name, lambda records: {"op": "record", "note": {"what": "lost", "records": records}}
-        )
-        self.observers: list[Callable[[ServedAnswer], None]] = []
-        self.cost_observers: list[Callable[[int, float], None]] = []
-        budget = pipeline.configuration.guard.budget
-        caps = {name: to_micro(cap) for name in ("hour", "day") if (cap := getattr(budget, name)) is not None}
-        self.budget = {"caps": caps, "reserve": to_micro(pipeline.limits.most)} if caps else None
         self.guardrail = Guardrail(self)
 
     async def serve(self, request: GuardedRequest, seconds: float) -> list[Served]:
@@ -104,18 +81,6 @@ class ServedGuard:
                 request.withdrawn = True
                 self.limiter.leave(task)
         return outcomes + [request.late(seconds) for _ in range(request.count - len(outcomes))]
-
-    def log_start(self) -> None:
-        """Log the version and configuration of this replica."""
-        configuration = self.pipeline.configuration.model_dump(mode="json", exclude_none=True)
-        note = {
-            "what": "started",
-            "replica": self.replica,
-            "evenhand": __version__,
-            # The options may contain a key.
-            "configuration": SecretRedactor().redact_json(configuration),
-        }
-        self.retry_queue.submit({"op": "record", "note": note})
 
     def close(self, seconds: float | None = None) -> None:
         """Stop accepting requests, wait for running requests, and abandon the others after the time limit."""
