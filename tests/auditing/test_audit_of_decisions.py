@@ -11,15 +11,7 @@ from hypothesis import strategies as st
 
 import evenhand
 from evenhand import auditing
-from evenhand.auditing import (
-    check_gates,
-    compare_audits,
-    format_annotations,
-    format_junit,
-    format_sarif,
-    gates_pass,
-    parse_gate,
-)
+from evenhand.auditing import check_gates, compare_audits, format_annotations, format_junit, format_sarif, gates_pass
 from evenhand.errors import EvenhandError, OptionError
 from evenhand.groups import DecisionRoles
 from evenhand.schema import Schema
@@ -165,7 +157,7 @@ def loans(*, seed=0, keep=False, accepted=(160, 100)):
 
 
 def outcome(expression, result):
-    return check_gates([parse_gate(expression)], result)[0]
+    return check_gates([auditing.parse_gate(expression)], result)[0]
 
 
 def test_people_without_a_true_label_are_counted_and_not_dropped():

@@ -6,16 +6,8 @@ from xml.etree import ElementTree as ET
 import pytest
 
 import evenhand
-from evenhand.auditing import (
-    GateOutcome,
-    check_gates,
-    format_annotations,
-    format_junit,
-    format_sarif,
-    format_step_summary,
-    gates_pass,
-    parse_gate,
-)
+from evenhand import auditing
+from evenhand.auditing import GateOutcome, check_gates, format_annotations, format_step_summary, gates_pass, parse_gate
 
 PASSED = GateOutcome("flip_rate > 0.5", "passed", ("flip_rate = 0.06",))
 FAILED = GateOutcome("flip_rate.sex.high > 0.01", "failed", ("flip_rate.sex.high = 0.062",))
@@ -24,7 +16,7 @@ OUTCOMES = [PASSED, FAILED, UNCLEAR]
 
 
 def sarif(outcomes, **options):
-    (run,) = json.loads(format_sarif(outcomes, subject="models/credit model.onnx", **options))["runs"]
+    (run,) = json.loads(auditing.format_sarif(outcomes, subject="models/credit model.onnx", **options))["runs"]
     return run
 
 
@@ -51,7 +43,9 @@ def test_fingerprints_are_of_the_condition_and_not_of_its_numbers():
 
 @pytest.mark.parametrize(("allowed", "kind", "counts"), [(False, "error", "1 1 0"), (True, "skipped", "1 0 1")])
 def test_junit_has_a_case_for_every_condition(allowed, kind, counts):
-    suites = ET.fromstring(format_junit(OUTCOMES, subject="m\x00.onnx", seconds=2.5, allow_unassessable=allowed))
+    suites = ET.fromstring(
+        auditing.format_junit(OUTCOMES, subject="m\x00.onnx", seconds=2.5, allow_unassessable=allowed)
+    )
     (suite,) = suites
     assert " ".join(suite.get(name) for name in ("failures", "errors", "skipped")) == counts
     assert [case.get("name") for case in suite] == [outcome.expression for outcome in OUTCOMES]

@@ -7,20 +7,13 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn import preprocessing
 from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import (
-    FunctionTransformer,
-    MinMaxScaler,
-    OneHotEncoder,
-    PowerTransformer,
-    QuantileTransformer,
-    SplineTransformer,
-    StandardScaler,
-)
+from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, OneHotEncoder, PowerTransformer, StandardScaler
 
 from evenhand.certification import certify
 from evenhand.certification.query.cells import cells_of
@@ -54,8 +47,8 @@ GRANTED = np.where(MERIT.median() < MERIT, "yes", "no").astype(object)
 STEPS = {
     "Yeo-Johnson": PowerTransformer(),
     "Yeo-Johnson, not scaled": PowerTransformer(standardize=False),
-    "quantiles": QuantileTransformer(n_quantiles=50),
-    "normal quantiles": QuantileTransformer(n_quantiles=50, output_distribution="normal"),
+    "quantiles": preprocessing.QuantileTransformer(n_quantiles=50),
+    "normal quantiles": preprocessing.QuantileTransformer(n_quantiles=50, output_distribution="normal"),
     "cube root, then scaled": make_pipeline(FunctionTransformer(np.cbrt), StandardScaler()),
     "scaled, then arctan": make_pipeline(StandardScaler(), FunctionTransformer(np.arctan)),
     "clipped": MinMaxScaler(clip=True),
@@ -162,7 +155,9 @@ def test_what_cannot_be_followed_is_refused_with_the_reason(tmp_path):
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(NotAdditiveError, match="trees compare a transformed number"):
         load_white_box(fit_pipeline("quantiles", RandomForestClassifier(3, random_state=0)), SCHEMA, like=FRAME)
-    columns = ColumnTransformer([("bent", SplineTransformer(), ["debt"]), ("sex", OneHotEncoder(), ["sex"])])
+    columns = ColumnTransformer(
+        [("bent", preprocessing.SplineTransformer(), ["debt"]), ("sex", OneHotEncoder(), ["sex"])]
+    )
     pipeline = make_pipeline(columns, LogisticRegression()).fit(FRAME, GRANTED)
     with pytest.raises(NotAdditiveError, match="nonlinear step to a numeric column with too many values"):
         load_white_box(pipeline, SCHEMA, like=FRAME)

@@ -8,21 +8,10 @@ from fractions import Fraction
 from typing import NamedTuple
 from unittest import mock
 
+import cases
 import numpy as np
 import pytest
-from cases import (
-    Case,
-    boxes_in,
-    callable_kernel,
-    expected,
-    integer,
-    margins_at,
-    prove,
-    random_case,
-    real_network,
-    schema_of,
-    true_shares,
-)
+from cases import Case, boxes_in, callable_kernel, expected, integer, margins_at, prove, random_case, real_network
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import linear_bounds
@@ -423,7 +412,7 @@ def test_a_range_is_halved_as_evenly_as_it_can_be(seed: int) -> None:
 
 def _by_hand(hidden: bool) -> AdditiveNetwork:
     """Over x, y in 0..3 the logit is relu(x + y - 2 + p) - 1.5, or x + y - 3.5 + p without a hidden unit."""
-    schema = schema_of(
+    schema = cases.schema_of(
         [{"name": name, "kind": "integer", "lower": 0, "upper": 3} for name in "xy"]
         + [integer("p", 0, 1, protected=True)]
     )
@@ -478,7 +467,7 @@ def test_either_way_to_bound_is_sound_and_gets_there(joint_from: int) -> None:
     decided = 0
     for seed in range(60):
         case = random_network(seed, real=False)[1]
-        fair, unfair = true_shares(case)
+        fair, unfair = cases.true_shares(case)
         with mock.patch.object(problems, "JOINT_DEPTH", joint_from):
             result = prove(case.network, method="linear", population=case.population, enumeration=False, samples=16)
         assert result.certified <= fair

@@ -9,21 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field
 
+from evenhand.core import expressions
 from evenhand.core.config import check_configuration
 from evenhand.core.configuration import read_configuration
-from evenhand.core.expressions import (
-    Arithmetic,
-    Call,
-    Comparison,
-    Containment,
-    Logic,
-    Name,
-    Number,
-    Token,
-    format_name,
-    parse_expression,
-    quote_word,
-)
+from evenhand.core.expressions import Arithmetic, Call, Comparison, Containment, Logic, Name, Number, Token, quote_word
 from evenhand.errors import DataError, OptionError
 from support import scaled
 
@@ -31,7 +20,7 @@ WORDS = ("Some-college", "in", "capital.gain", "50%", "18-25", "a b")
 
 
 def tree(text):
-    return parse_expression(text, location="here", words=WORDS).tree
+    return expressions.parse_expression(text, location="here", words=WORDS).tree
 
 
 def sign(text, kind="sign"):
@@ -51,7 +40,7 @@ def format_expression(node):
     if isinstance(node, Number):
         return node.text
     if isinstance(node, Name):
-        return format_name(node)
+        return expressions.format_name(node)
     # Operands of functions get brackets in the same cases as operands of comparisons.
     level = 3 if isinstance(node, Call) else level_of(node)
     unary = len(node.operands) == 1 and not isinstance(node, Call)
@@ -131,7 +120,9 @@ def test_what_binds_tighter(text, same, other):
     "word", ["age", "Some-college", "a b", "in", "Or", "18-25", "50%", "it's", 'a "b"', "1", "-", "a-"]
 )
 def test_a_word_in_quotes_where_it_needs_them(word):
-    found = parse_expression(f"x == {quote_word(word)}->y == {quote_word(word)}", location="here", words=[word]).tree
+    found = expressions.parse_expression(
+        f"x == {quote_word(word)}->y == {quote_word(word)}", location="here", words=[word]
+    ).tree
     assert isinstance(found, Logic)
     # Two levels down; that each is a comparison is what is checked.
     for comparison in (found.operands[1], found.operands[0].operands[0]):

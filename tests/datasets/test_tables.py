@@ -12,18 +12,11 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from evenhand import datasets
+from evenhand import datasets, errors
 from evenhand.datasets.cells import parse_number, parse_numbers
 from evenhand.datasets.tables import read_words
 from evenhand.datasets.text_tables import parse_table
-from evenhand.errors import (
-    DataError,
-    EvenhandError,
-    GuessedEncodingWarning,
-    MissingExtraError,
-    OptionError,
-    TableWarning,
-)
+from evenhand.errors import DataError, EvenhandError, GuessedEncodingWarning, OptionError, TableWarning
 from support import scaled
 
 TABLE = b"name,age,member,note\nAnn,31,True,x\nBob,44,False,\nEve,27,True,NA\n"
@@ -205,7 +198,7 @@ def test_compressed(tmp_path, suffix, module):
 )
 def test_a_missing_library_is_named_with_its_extra(tmp_path, monkeypatch, module, name, extra):
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(MissingExtraError, match=rf"{module}[\s\S]*'\.\[{extra}\]'"):
+    with pytest.raises(errors.MissingExtraError, match=rf"{module}[\s\S]*'\.\[{extra}\]'"):
         frame_of(tmp_path, b"anything", name)
 
 

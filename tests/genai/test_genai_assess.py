@@ -11,15 +11,8 @@ from hypothesis import strategies as st
 
 from evenhand.errors import DataError, LimitError, OptionError
 from evenhand.genai import GenaiAssessment, RecordedSequence, assess_sequences, read_sequences
-from evenhand.genai.assessment.assess import (
-    find_coverage,
-    finite_frequency_bound,
-    frequency_bound,
-    judge_appearances,
-    longest_wait,
-    missed_deadlines,
-    smallest_beta,
-)
+from evenhand.genai.assessment import assess
+from evenhand.genai.assessment.assess import find_coverage, judge_appearances, longest_wait, smallest_beta
 from support import shared
 
 
@@ -121,7 +114,7 @@ def test_the_verdict_is_the_definition(column, beta):
             assert judge_appearances(again, length + 3, beta) == "violated"
     if found == "unknown":
         assert length <= max(beta)
-    assert missed_deadlines(at(column, "a"), length, beta[0]) == tuple(
+    assert assess.missed_deadlines(at(column, "a"), length, beta[0]) == tuple(
         due
         for m in [0, *at(column, "a")]
         for due in range(m + beta[0], length + 1, beta[0])
@@ -145,12 +138,12 @@ def test_the_bounds_hold_of_fair_sequences(numbers):
     difference = (max(counts) - min(counts)) / length
     assert group.difference.value == pytest.approx(difference)
     assert group.difference.low <= difference <= group.difference.high
-    assert group.bound_here.value == finite_frequency_bound(3, max(betas), length)
+    assert group.bound_here.value == assess.finite_frequency_bound(3, max(betas), length)
     assert difference <= group.bound_here.value + 1e-12
     # Endless: round and round. What is fair then has the frequencies of one round.
     rounds = column * 3
     beta = max(longest_wait(at(rounds, value), len(rounds)) for value in "abc")
-    assert difference <= frequency_bound(3, beta) + 1e-12
+    assert difference <= assess.frequency_bound(3, beta) + 1e-12
 
 
 @given(st.lists(st.tuples(*[st.sampled_from(["a", "b", None])] * 3), min_size=1, max_size=8), st.integers(2, 3))

@@ -5,18 +5,9 @@ from typing import Any
 
 import pytest
 
+from evenhand import genai
 from evenhand.errors import EvenhandError, ModelError, OptionError, TrustError
-from evenhand.genai import (
-    FunctionClassifier,
-    FunctionJudge,
-    GenerationConfig,
-    Item,
-    KeywordJudge,
-    LexiconClassifier,
-    OpenAIChat,
-    OpenAIImages,
-    build_pipeline,
-)
+from evenhand.genai import FunctionClassifier, FunctionJudge, GenerationConfig, Item, OpenAIChat, build_pipeline
 from evenhand.genai.backends.studio import Studio, StudioPixels
 from evenhand.genai.pipeline import build_generator
 
@@ -118,10 +109,10 @@ def test_all_that_can_be_built_here() -> None:
     assert (type(pipeline.generator), type(pipeline.classifier), type(pipeline.judge)) == (
         Studio,
         StudioPixels,
-        KeywordJudge,
+        genai.KeywordJudge,
     )
     for generator, kind in (
-        ({"kind": "images", **REMOTE, "options": {"size": "512x512"}}, OpenAIImages),
+        ({"kind": "images", **REMOTE, "options": {"size": "512x512"}}, genai.OpenAIImages),
         ({"kind": "chat", **REMOTE, "system": "Be brief."}, OpenAIChat),
     ):
         assert isinstance(build_pipeline(read(generator=generator)).generator, kind)
@@ -135,7 +126,7 @@ def test_all_that_can_be_built_here() -> None:
         "Be brief.",
     )
     lexicon = build_pipeline(read(classifier={"kind": "lexicon", "words": WORDS})).classifier
-    assert isinstance(lexicon, LexiconClassifier)
+    assert isinstance(lexicon, genai.LexiconClassifier)
     assert lexicon.classify(Item.of_text("an old leader")) == {"age": "elderly"}
     judge = build_pipeline(read(judge={"kind": "keywords", "fixed": {"age": {"elderly": ["old"]}}})).judge
     assert judge.fixed_groups("an old leader") == {"age"}

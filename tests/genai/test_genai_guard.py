@@ -9,20 +9,9 @@ from typing import Any
 import pytest
 from genai_reference import misses, read_config
 
+from evenhand import genai
 from evenhand.errors import DataError, DecisionError, FetchError, ModelError
-from evenhand.genai import (
-    Admission,
-    Classifier,
-    Enforcer,
-    FunctionClassifier,
-    FunctionJudge,
-    GenerationConfig,
-    Guard,
-    GuardedAnswer,
-    Item,
-    Judge,
-    KeywordJudge,
-)
+from evenhand.genai import Enforcer, FunctionClassifier, FunctionJudge, GenerationConfig, Guard, GuardedAnswer, Item
 
 LEADER = "a business leader"
 GROUPS = {"age": ["child", "adult"]}
@@ -66,14 +55,16 @@ def guarded(
     configuration: GenerationConfig | None = None,
     *,
     mode: Any = "before",
-    classifier: Classifier | None = None,
-    judge: Judge | None = None,
+    classifier: genai.Classifier | None = None,
+    judge: genai.Judge | None = None,
     **options: Any,
 ) -> tuple[Guard, Enforcer]:
     about = configuration or keeping()
     enforcer = Enforcer(about, mode=mode)
     looks = classifier or FunctionClassifier(reads, GROUPS)
-    return Guard(enforcer, generator, looks, judge or KeywordJudge.of(about), groups=about.values, **options), enforcer
+    return Guard(
+        enforcer, generator, looks, judge or genai.KeywordJudge.of(about), groups=about.values, **options
+    ), enforcer
 
 
 def test_prompts_are_left_alone_until_a_value_is_due() -> None:
@@ -229,7 +220,7 @@ def test_a_stop_in_the_generator_releases_the_slot(mode: str) -> None:
 
 
 def test_a_slot_that_cannot_be_released_is_noted_with_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(admission: Admission, values: Mapping[str, str | None] | None) -> None:
+    def fail(admission: genai.Admission, values: Mapping[str, str | None] | None) -> None:
         raise DataError("it is still gone" if values is None else "the database is gone")
 
     guard, enforcer = guarded(Shows("adult"))
@@ -270,7 +261,9 @@ def test_threads_that_run_freely_share_one_enforcer() -> None:
 
     about = keeping(4, retries=1)
     enforcer = Enforcer(about)
-    guard = Guard(enforcer, Free(), FunctionClassifier(reads, GROUPS), KeywordJudge.of(about), groups=about.values)
+    guard = Guard(
+        enforcer, Free(), FunctionClassifier(reads, GROUPS), genai.KeywordJudge.of(about), groups=about.values
+    )
     answers: list[GuardedAnswer] = []
     threads = [
         threading.Thread(target=lambda: answers.extend([guard.answer(LEADER) for _ in range(25)])) for _ in range(8)

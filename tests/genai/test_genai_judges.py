@@ -8,23 +8,15 @@ from genai_reference import read_config
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evenhand import genai
 from evenhand.errors import DataError, ModelError, OptionError
-from evenhand.genai import (
-    Enforcer,
-    FunctionClassifier,
-    FunctionJudge,
-    GenerationConfig,
-    Guard,
-    Item,
-    KeywordJudge,
-    LexiconClassifier,
-)
+from evenhand.genai import Enforcer, FunctionClassifier, FunctionJudge, Guard, Item, KeywordJudge, LexiconClassifier
 from evenhand.genai.backends import pictures
 from evenhand.genai.backends.studio import COLOURS, GROUPS, Studio, StudioPixels
 from evenhand.genai.enforcement.instructions import InstructionWriter, clean_item
 
 
-def _configuration(**leader: object) -> GenerationConfig:
+def _configuration(**leader: object) -> genai.GenerationConfig:
     return read_config(
         {},
         *[
@@ -163,7 +155,7 @@ def test_functions_tell_what_is_fixed() -> None:
 MUST = {"gender": ("woman",)}
 
 
-def configured(**instruction: Any) -> GenerationConfig:
+def configured(**instruction: Any) -> genai.GenerationConfig:
     return read_config(
         {"gender": ["woman", "man"], "age": ["young", "old"]},
         {"condition": "leader", "group": "gender", "repeated": 2},

@@ -9,19 +9,9 @@ from typing import Any
 import pytest
 from genai_reference import Stops, read_config, read_rows
 
+from evenhand import genai
 from evenhand.errors import DataError, FetchError, ModelError, OptionError
-from evenhand.genai import (
-    AssessmentConfig,
-    ChatClassifier,
-    ChatJudge,
-    GenerationConfig,
-    Item,
-    OpenAIChat,
-    OpenAIImages,
-    Pipeline,
-    assess_live,
-    build_pipeline,
-)
+from evenhand.genai import ChatClassifier, ChatJudge, Item, OpenAIChat, OpenAIImages, assess_live, build_pipeline
 from evenhand.genai.assessment.evaluation import evaluate_config, read_condition_sequences
 from evenhand.genai.assessment.live import MAX_FAILURES
 from evenhand.genai.backends.studio import GROUPS, Studio, StudioPixels
@@ -245,7 +235,7 @@ def test_what_no_model_looks_at(chat: OpenAIChat, upstream: Upstream) -> None:
     assert upstream.received == []
 
 
-def _configuration() -> GenerationConfig:
+def _configuration() -> genai.GenerationConfig:
     return read_config(
         {"gender": ["woman", "man"], "age": ["child", "adult", "elderly"]},
         {"condition": "leader", "group": "age", "repeated": [7, 4, 9]},
@@ -285,7 +275,7 @@ PROMPTS = ["a leader", "a leader, a woman; she smiles", "a cat"]
 
 
 def configuration(**more):
-    return GenerationConfig.read(
+    return genai.GenerationConfig.read(
         {
             "conditions": [{"name": "leader", "keywords": ["leader"]}],
             "groups": {"gender": ["woman", "man"]},
@@ -323,7 +313,7 @@ def test_items_and_their_table_are_kept_and_can_be_judged_again(tmp_path):
 
 def with_generator(generator, **more):
     built = build_pipeline(configuration(**more))
-    return Pipeline(built.configuration, generator, built.classifier, built.judge)
+    return genai.Pipeline(built.configuration, generator, built.classifier, built.judge)
 
 
 def studio():
@@ -347,7 +337,7 @@ def test_interrupted_work_goes_on_as_if_it_never_was(tmp_path, after):
 
 @pytest.mark.full
 def test_repeating_prompts_goes_on_too(tmp_path):
-    terms = AssessmentConfig(inherent="estimated", bar=0.8, error=0.2, repetitions=40)
+    terms = genai.AssessmentConfig(inherent="estimated", bar=0.8, error=0.2, repetitions=40)
     whole = run(tmp_path / "whole", config=terms)
     stopped = run(tmp_path / "out", config=terms, pipeline=with_generator(Stops(studio(), 20)))
     assert stopped.interrupted
@@ -361,7 +351,7 @@ def test_repeating_prompts_goes_on_too(tmp_path):
 
 
 def test_neutral_prompts_by_the_judge(tmp_path):
-    result = run(tmp_path, config=AssessmentConfig(inherent="judged"))
+    result = run(tmp_path, config=genai.AssessmentConfig(inherent="judged"))
     assert [one.verdict for one in result.prompts.findings] == ["neutral", "biased", "neutral"]
     everybody, neutral = result.sequences
     assert neutral.groups[0].biased == 4
@@ -435,7 +425,7 @@ def test_prompts_that_ask_for_nothing_are_refused_before_anything_is_made(tmp_pa
     assert not (tmp_path / "out").exists()
     with pytest.raises(OptionError, match="nothing to generate"):
         assess_live(build_pipeline(configuration()), [], requests=3, folder=tmp_path / "out")
-    for senseless in ({"config": AssessmentConfig(ways=2)}, {"requests": 0}):
+    for senseless in ({"config": genai.AssessmentConfig(ways=2)}, {"requests": 0}):
         with pytest.raises(OptionError):
             run(tmp_path / "out", **senseless)
     with pytest.raises(OptionError, match="nothing to generate"):

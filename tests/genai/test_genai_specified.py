@@ -11,12 +11,8 @@ from hypothesis import strategies as st
 
 from evenhand.errors import DataError, OptionError
 from evenhand.genai import GenerationConfig
-from evenhand.genai.assessment.evaluation import (
-    ItemColumns,
-    evaluate_config,
-    read_condition_sequences,
-    read_fixed_groups,
-)
+from evenhand.genai.assessment import evaluation
+from evenhand.genai.assessment.evaluation import ItemColumns, evaluate_config, read_condition_sequences
 from evenhand.genai.assessment.prompts import answers_by_prompt, estimate_prompt_bias
 from evenhand.genai.assessment.wording import describe_left_out
 
@@ -193,8 +189,8 @@ def test_of_one_condition_all_items_count():
 
 
 def test_what_a_table_says_of_prompts():
-    assert read_fixed_groups(TABLE) is None
-    assert read_fixed_groups(TABLE.assign(fixed=["sex; age", *[None] * 7])[:2]) == {
+    assert evaluation.read_fixed_groups(TABLE) is None
+    assert evaluation.read_fixed_groups(TABLE.assign(fixed=["sex; age", *[None] * 7])[:2]) == {
         "a leader": {"sex", "age", "sex; age"},
         "a pauper": frozenset(),
     }

@@ -3,21 +3,10 @@ import itertools
 import json
 import zipfile
 
+import generated
 import numpy as np
 import pytest
-from generated import (
-    BINARY,
-    SINGLE,
-    THREE,
-    dense,
-    outputs_for,
-    probabilities,
-    same_labels,
-    sample,
-    schemas,
-    seeds,
-    widths,
-)
+from generated import BINARY, SINGLE, THREE, dense, outputs_for, probabilities, same_labels, sample, schemas, widths
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -116,7 +105,7 @@ def test_models_give_keras_numbers(keras, tmp_path, file, build, schema):
     assert same_labels(network, PEOPLE, expected, SINGLE)
 
 
-@given(schemas(), widths, seeds, st.sampled_from(FORMATS), st.booleans())
+@given(schemas(), widths, generated.seeds, st.sampled_from(FORMATS), st.booleans())
 @settings(max_examples=scaled(15), suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_dense_network_gives_keras_numbers(keras, tmp_path, schema, hidden, seed, file, logits):
     arrays = dense(schema.width, hidden, outputs_for(schema), seed)

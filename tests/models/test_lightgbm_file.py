@@ -3,24 +3,11 @@
 import contextlib
 import re
 
+import borrowers
 import numpy as np
 import pandas as pd
 import pytest
-from borrowers import (
-    BINARY,
-    FRAME,
-    INPUTS,
-    PEOPLE,
-    SCHEMA,
-    SCHEMA3,
-    THREE,
-    TOWN,
-    N,
-    assert_same,
-    people_beside,
-    schema,
-    worded,
-)
+from borrowers import BINARY, FRAME, INPUTS, PEOPLE, SCHEMA, SCHEMA3, THREE, TOWN, N, assert_same, schema, worded
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -122,7 +109,7 @@ def test_inputs_at_the_threshold_and_beside_it():
     model = read_booster(booster, SCHEMA)
     cuts = model.nodes.threshold[model.nodes.feature == 0]
     assert len(cuts) > 5
-    people = people_beside(cuts)
+    people = borrowers.people_beside(cuts)
     np.testing.assert_allclose(model.raw(people)[:, 0], booster.predict(SCHEMA.inputs(people), raw_score=True))
 
 

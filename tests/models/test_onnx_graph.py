@@ -1,22 +1,9 @@
 import io
 
+import generated
 import numpy as np
 import pytest
-from generated import (
-    BINARY,
-    SINGLE,
-    THREE,
-    damage,
-    dense,
-    forward,
-    outputs_for,
-    probabilities,
-    same_labels,
-    sample,
-    schemas,
-    seeds,
-    widths,
-)
+from generated import BINARY, SINGLE, THREE, damage, dense, forward, outputs_for, probabilities, same_labels, sample
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -63,7 +50,7 @@ def node(kind, inputs, outputs, **settings):
 # Dense networks in every way they are written
 
 
-@given(schemas(), widths, seeds, st.data())
+@given(generated.schemas(), generated.widths, generated.seeds, st.data())
 @settings(max_examples=scaled(60))
 def test_any_dense_network_gives_onnxruntimes_numbers(schema, hidden, seed, data):
     layers = dense(schema.width, hidden, outputs_for(schema), seed)

@@ -6,14 +6,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn import ensemble
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_diabetes
-from sklearn.ensemble import (
-    ExtraTreesRegressor,
-    GradientBoostingRegressor,
-    HistGradientBoostingRegressor,
-    RandomForestRegressor,
-)
+from sklearn.ensemble import ExtraTreesRegressor, GradientBoostingRegressor, HistGradientBoostingRegressor
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.neural_network import MLPRegressor
@@ -57,7 +53,7 @@ REGRESSORS = {
     "ridge": lambda: Ridge(),
     "perceptron": lambda: MLPRegressor(hidden_layer_sizes=(8, 4), max_iter=200, random_state=0),
     "tree": lambda: DecisionTreeRegressor(max_depth=4, random_state=0),
-    "forest": lambda: RandomForestRegressor(5, max_depth=4, random_state=0),
+    "forest": lambda: ensemble.RandomForestRegressor(5, max_depth=4, random_state=0),
     "extra trees": lambda: ExtraTreesRegressor(5, max_depth=4, random_state=0),
     "boosting": lambda: GradientBoostingRegressor(n_estimators=20, random_state=0),
     "histogram boosting": lambda: HistGradientBoostingRegressor(max_iter=20, random_state=0),

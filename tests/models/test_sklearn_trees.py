@@ -1,33 +1,15 @@
 """scikit-learn's trees: the same probabilities and labels as scikit-learn gives."""
 
+import borrowers
 import numpy as np
 import pytest
-from borrowers import (
-    BINARY,
-    COMPLETE,
-    FRAME,
-    INPUTS,
-    PEOPLE,
-    SCHEMA,
-    SCHEMA3,
-    THREE,
-    TOWN,
-    N,
-    assert_same,
-    people_beside,
-    schema,
-)
+from borrowers import BINARY, COMPLETE, FRAME, INPUTS, PEOPLE, SCHEMA, SCHEMA3, THREE, TOWN, N, assert_same, schema
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from sklearn import ensemble
 from sklearn.compose import make_column_transformer
 from sklearn.dummy import DummyClassifier
-from sklearn.ensemble import (
-    ExtraTreesClassifier,
-    GradientBoostingClassifier,
-    HistGradientBoostingClassifier,
-    RandomForestClassifier,
-    RandomForestRegressor,
-)
+from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OrdinalEncoder
@@ -70,7 +52,7 @@ def same(estimator, individuals, inputs, described=SCHEMA):
         ExtraTreeClassifier(max_depth=6, random_state=1),
         RandomForestClassifier(10, random_state=1, n_jobs=1),
         RandomForestClassifier(8, max_depth=3, random_state=1, n_jobs=1),
-        ExtraTreesClassifier(8, max_depth=7, random_state=1, n_jobs=1),
+        ensemble.ExtraTreesClassifier(8, max_depth=7, random_state=1, n_jobs=1),
         HistGradientBoostingClassifier(max_iter=8, random_state=1),
         HistGradientBoostingClassifier(max_iter=8, categorical_features=[3, TOWN], random_state=1),
     ],
@@ -219,7 +201,7 @@ def test_inputs_at_the_threshold_and_beside_it():
     estimator = DecisionTreeClassifier(max_depth=6, random_state=1).fit(INPUTS[WHOLE], BINARY[WHOLE])
     cuts = estimator.tree_.threshold[estimator.tree_.feature == 0]
     assert len(cuts) > 3
-    people = people_beside(np.concatenate([cuts, read_sklearn_trees(estimator, SCHEMA).nodes.threshold]))
+    people = borrowers.people_beside(np.concatenate([cuts, read_sklearn_trees(estimator, SCHEMA).nodes.threshold]))
     same(estimator, people, SCHEMA.inputs(people))
 
 
@@ -274,7 +256,7 @@ def test_small_models(data, columns, classes, kind):
 
 def test_what_is_refused():
     with pytest.raises(NotAdditiveError, match="RandomForestRegressor is not a classifier of trees"):
-        read_sklearn_trees(RandomForestRegressor(2).fit(INPUTS[:50], BINARY[:50]), SCHEMA)
+        read_sklearn_trees(ensemble.RandomForestRegressor(2).fit(INPUTS[:50], BINARY[:50]), SCHEMA)
     with pytest.raises(NotAdditiveError, match="LogisticRegression"):
         read_sklearn_trees(LogisticRegression(), SCHEMA)
     with pytest.raises(ModelError, match="not fitted"):

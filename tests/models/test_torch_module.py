@@ -2,22 +2,11 @@
 
 import warnings
 
+import generated
 import numpy as np
 import pytest
 from applicants import CODES, PEOPLE, schema
-from generated import (
-    BINARY,
-    SINGLE,
-    dense,
-    forward,
-    outputs_for,
-    probabilities,
-    same_labels,
-    sample,
-    schemas,
-    seeds,
-    widths,
-)
+from generated import BINARY, SINGLE, dense, forward, outputs_for, probabilities, same_labels, sample, schemas, seeds
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -302,7 +291,7 @@ def test_every_kind_of_layer_gives_pytorchs_numbers():
     assert network.hidden == (7, 6, 4)
 
 
-@given(schemas(), widths, seeds, st.sampled_from(["logits", "probabilities", "logarithms"]), st.booleans())
+@given(schemas(), generated.widths, seeds, st.sampled_from(["logits", "probabilities", "logarithms"]), st.booleans())
 @settings(max_examples=scaled(40))
 def test_any_dense_network_gives_pytorchs_numbers(schema, hidden, seed, end, double):
     layers = dense(schema.width, hidden, outputs_for(schema), seed)

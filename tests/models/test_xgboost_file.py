@@ -4,22 +4,10 @@ import contextlib
 import json
 from copy import deepcopy
 
+import borrowers
 import numpy as np
 import pytest
-from borrowers import (
-    BINARY,
-    FRAME,
-    INPUTS,
-    PEOPLE,
-    SCHEMA,
-    SCHEMA3,
-    THREE,
-    TOWN,
-    assert_same,
-    people_beside,
-    schema,
-    worded,
-)
+from borrowers import BINARY, FRAME, INPUTS, PEOPLE, SCHEMA, SCHEMA3, THREE, TOWN, assert_same, schema, worded
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -158,7 +146,7 @@ def test_inputs_at_the_threshold_and_beside_it():
     nodes = model.nodes
     cuts = nodes.threshold[nodes.feature == 0]
     assert len(cuts) > 5
-    people = people_beside(cuts)
+    people = borrowers.people_beside(cuts)
     margins = booster.predict(xgboost.DMatrix(SCHEMA.inputs(people)), output_margin=True)
     np.testing.assert_allclose(model.raw(people)[:, 0], margins, atol=1e-5)
 

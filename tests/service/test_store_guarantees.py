@@ -15,16 +15,9 @@ import pytest
 from chains import counting_ledger, verified
 from counting import Counting, held
 from faulty import Faulty
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, settings, stateful
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-    run_state_machine_as_test,
-)
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 from sqlalchemy import select, text
 
 from evenhand.errors import DecisionError, StoreError
@@ -135,7 +128,7 @@ class Promises(RuleBasedStateMachine):
         self.references[stream].number += 1
         assert done == OperationResult(self.references[stream].number, {})
 
-    @precondition(lambda self: hasattr(self, "references"))
+    @stateful.precondition(lambda self: hasattr(self, "references"))
     @invariant()
     def the_store_is_where_the_reference_is(self):
         with self.databases[0].reading() as connection:

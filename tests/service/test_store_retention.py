@@ -8,15 +8,10 @@ from sqlalchemy import func, insert, select
 from evenhand.errors import DecisionError, StoreError
 from evenhand.service import Database, Ledger, open_service
 from evenhand.service.settings import RetentionConfig
+from evenhand.service.store import upkeep
 from evenhand.service.store.database import first_kept_number, read_entries_after, read_log
 from evenhand.service.store.tables import answers, entries, pictures, replicas
-from evenhand.service.store.upkeep import (
-    DAY_SECONDS,
-    ENTRIES_PER_DELETE,
-    JUMP_SECONDS,
-    PICTURES_PER_DELETE,
-    RetentionJob,
-)
+from evenhand.service.store.upkeep import DAY_SECONDS, ENTRIES_PER_DELETE, JUMP_SECONDS, PICTURES_PER_DELETE
 
 LOG_DAYS, PICTURE_DAYS = 8.0, 2.0
 
@@ -28,7 +23,7 @@ class House:
         self.now, self.steady = 1.8e9, 5.0
         self.database = Database(url)
         self.ledger = Ledger(self.database, {"a": Counting(), "quiet": Counting()}, clock=lambda: self.now)
-        self.retention = RetentionJob(
+        self.retention = upkeep.RetentionJob(
             self.database,
             self.ledger,
             RetentionConfig(log_days=log_days, picture_days=picture_days),

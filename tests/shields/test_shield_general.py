@@ -11,18 +11,9 @@ import shield_reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from evenhand import shields
 from evenhand.errors import LimitError, OptionError
-from evenhand.shields import (
-    FairnessProperty,
-    Inputs,
-    PeriodicShield,
-    Shield,
-    ShieldPlan,
-    always_ends_fair,
-    read_plan,
-    synthesize,
-    synthesize_separable,
-)
+from evenhand.shields import FairnessProperty, Inputs, PeriodicShield, ShieldPlan, synthesize, synthesize_separable
 from evenhand.shields.spec.ends import WelfareBounds, welfare_bounds_of
 from evenhand.shields.spec.properties import EmptyGroupRule, parse_kappa
 from evenhand.shields.synthesis.general import synthesize_general
@@ -106,7 +97,7 @@ def test_properties_that_no_running_shield_keeps_are_refused_with_the_reason(nam
     groups = {"a": {"rate": 0.5, "accept": 0.5}, "b": {"rate": 0.5, "accept": 0.5}}
     described = {"property": name, "kappa": "0.1", "horizon": 5, "groups": groups}
     with pytest.raises(OptionError, match="does not support") as refused:
-        read_plan(described)
+        shields.read_plan(described)
     assert refused.value.location == "property"
 
 
@@ -254,7 +245,7 @@ def test_a_period_is_certain_where_a_fair_end_can_be_forced(past: list[tuple[int
     counters = tuple(count for n, share in past for count in (n, round(n * share)))
     period = PeriodicShield(dynamic_plan(horizon)).begin(counters)
     assert period.guaranteed == can_end_fair(KEPT, counters, horizon)
-    if always_ends_fair(dynamic_plan(horizon), counters):
+    if shields.always_ends_fair(dynamic_plan(horizon), counters):
         assert period.guaranteed
     # Whoever comes, with any recommendation: certain periods end fair.
     reached = shield_reference.reached(period.policy)[-1]
@@ -271,16 +262,16 @@ def test_enough_of_each_group_are_enough_for_ever() -> None:
         counters = tuple(int(c) for size in n for c in (size, rng.integers(0, size + 1)))
         if fair(KEPT, counters):
             found += 1
-            assert always_ends_fair(dynamic_plan(), counters)
+            assert shields.always_ends_fair(dynamic_plan(), counters)
             assert can_end_fair(KEPT, counters, 3)
     assert found > 20
-    assert not always_ends_fair(dynamic_plan(), (7, 3, 20, 10, 20, 10))
+    assert not shields.always_ends_fair(dynamic_plan(), (7, 3, 20, 10, 20, 10))
 
 
 def test_every_run_of_two_periods_through_a_running_shield() -> None:
     shield, kept = PeriodicShield(dynamic_plan(3)), KEPT
     for sequence in itertools.product(itertools.product("abc", (0, 1)), repeat=3):
-        running = Shield(shield)
+        running = shields.Shield(shield)
         counters = [0] * 6
         for t, (group, r) in enumerate([*sequence, *sequence]):
             decided = running.decide(group, r)

@@ -6,22 +6,9 @@ from collections.abc import Callable
 from fractions import Fraction
 from math import ceil
 
+import guarantee_cases
 import pytest
-from guarantee_cases import (
-    EMPTY,
-    KAPPAS,
-    KINDS,
-    LONGEST,
-    ONE_COST,
-    TWO_COSTS,
-    arrivals,
-    bounds,
-    close,
-    fair,
-    followed,
-    plan,
-    policy,
-)
+from guarantee_cases import EMPTY, KAPPAS, KINDS, LONGEST, ONE_COST, TWO_COSTS, bounds, close, fair, followed, policy
 from shield_reference import reached
 from traces import NOBODY, Bound, Counters, World, least_cost
 
@@ -146,7 +133,7 @@ def every_run(bound: Bound, world: World, made: ShieldPolicy) -> float:
     labels = (0, 1) if bound.labelled else (1,)
     each = [
         (g, r, cost, z, share * (abs(1 - z - world.label[g]) if bound.labelled else 1.0))
-        for (g, r, cost, share), z in itertools.product(arrivals(world), labels)
+        for (g, r, cost, share), z in itertools.product(guarantee_cases.arrivals(world), labels)
     ]
     for sequence in itertools.product(each, repeat=made.plan.horizon):
         shield = Shield(made)
@@ -222,7 +209,7 @@ def explored(
     kind: str, bound: Bound, world: World, horizon: int, periods: int, past: Counters = NOBODY, **options: object
 ) -> dict[str, int]:
     """How many ends of periods there are; every one where the assumption held until then must be fair."""
-    shield = PeriodicShield(plan(bound, world, horizon, kind=kind, **options))
+    shield = PeriodicShield(guarantee_cases.plan(bound, world, horizon, kind=kind, **options))
     width = shield.bounds.upper - shield.bounds.lower if shield.bounds else Fraction(0)
     counts = {"ends": 0, "held": 0, "unfair": 0}
     alive = {(past, fair(bound, past))}
@@ -287,7 +274,7 @@ def test_dynamic_shields_are_fair_where_that_is_owed(kind: str, empty: str, term
 @pytest.mark.parametrize("kind", GAPS)
 def test_dynamic_shields_are_always_fair_after_the_warm_up(kind: str, terminal: str) -> None:
     bound = Bound(kind, Fraction(1, 2), "zero")
-    shield = PeriodicShield(plan(bound, ONE_COST[0], 3, kind="dynamic", terminal=terminal))
+    shield = PeriodicShield(guarantee_cases.plan(bound, ONE_COST[0], 3, kind="dynamic", terminal=terminal))
     for n, m in itertools.product(range(4, 7), repeat=2):
         for a, b in itertools.product(range(n + 1), range(m + 1)):
             start = (n, a, m, b)

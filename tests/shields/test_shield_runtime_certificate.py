@@ -14,18 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive_shield import plan, policy
 
+from evenhand import shields
 from evenhand.errors import DecisionError, LimitError, OptionError
-from evenhand.shields import (
-    FairnessProperty,
-    PeriodicShield,
-    Shield,
-    ShieldPlan,
-    ShieldPolicy,
-    load_policy,
-    read_plan,
-    save_policy,
-    synthesize,
-)
+from evenhand.shields import FairnessProperty, PeriodicShield, Shield, ShieldPlan, ShieldPolicy, read_plan, synthesize
 from evenhand.shields.runtime import shield as shield_module
 from evenhand.shields.runtime.certificate import PROMPT_LABELS
 from evenhand.shields.runtime.reachable_states import LiveStates
@@ -469,8 +460,8 @@ def test_the_wait_is_part_of_the_plan(tmp_path: Any) -> None:
         assert plan_from_mapping(plan_to_mapping(one), location=None) == one
     policy = synthesize(short)
     assert policy.digest != synthesize(default).digest
-    save_policy(policy, tmp_path / "a.shield")
-    assert load_policy(tmp_path / "a.shield").plan.label_wait == 5
+    shields.save_policy(policy, tmp_path / "a.shield")
+    assert shields.load_policy(tmp_path / "a.shield").plan.label_wait == 5
     assert (
         Shield(made("ab", "static-fair", 8, 5)).policy_digest != Shield(made("ab", "static-fair", 8, 6)).policy_digest
     )

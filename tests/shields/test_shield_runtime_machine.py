@@ -3,18 +3,9 @@
 import json
 
 import pytest
-from hypothesis import assume, settings
+from hypothesis import assume, settings, stateful
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    Bundle,
-    RuleBasedStateMachine,
-    consumes,
-    initialize,
-    invariant,
-    multiple,
-    precondition,
-    rule,
-)
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, precondition, rule
 from naive_shield import Naive, policy
 
 from evenhand.errors import DecisionError
@@ -87,7 +78,7 @@ class Machine(RuleBasedStateMachine):
                 (DecisionReason.REJECTED, DecisionReason.ACCEPTED)[expected] if against else DecisionReason.FOLLOWED
             )
             assert made == (expected, against, reason, self.naive.guaranteed())
-        return key if self.naive.labelled else multiple()
+        return key if self.naive.labelled else stateful.multiple()
 
     @rule(key=consumes(waiting), label=st.sampled_from([0, 1]))
     def label(self, key, label):

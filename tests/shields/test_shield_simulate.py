@@ -9,18 +9,9 @@ import numpy as np
 import pytest
 from traces import Bound
 
+from evenhand import shields
 from evenhand.errors import LimitError, OptionError
-from evenhand.shields import (
-    FairnessProperty,
-    Inputs,
-    PeriodicShield,
-    Shield,
-    ShieldPlan,
-    ShieldSimulationResult,
-    simulate_runs,
-    simulate_shield,
-    synthesize,
-)
+from evenhand.shields import FairnessProperty, Inputs, PeriodicShield, simulate_runs, simulate_shield, synthesize
 from evenhand.shields.policy.tables import ThresholdTable
 from evenhand.shields.simulation.result import QUANTILE_LEVELS
 from evenhand.shields.simulation.streams import ORDERS, ArrivalSource, ArrivalStream, synthetic_source
@@ -36,7 +27,7 @@ COSTLY = Inputs(
 
 
 def plan(kept="demographic_parity", kappa="0.1", horizon=20, *, kind="finite", empty="zero", inputs=INPUTS, **given):
-    return ShieldPlan(
+    return shields.ShieldPlan(
         FairnessProperty(kept, Fraction(kappa), EmptyGroupRule.parse(empty)), inputs, horizon, kind, **given
     )
 
@@ -53,7 +44,7 @@ def one_by_one(asked, source, runs, periods, order, seed):
     going = asked.kind not in ("finite", "feasible")
     made = PeriodicShield(asked) if going else synthesize(asked)
     for run in range(runs):
-        shield = Shield(made)
+        shield = shields.Shield(made)
         counters, fair = list(asked.start), True
         for step, who in enumerate(arrived[:, run].tolist()):
             g, r = int(source.group[who]), int(source.recommendation[who])
@@ -268,7 +259,7 @@ def test_the_same_seed_gives_the_same_result_which_travels_as_json():
     one, other = (simulate_shield(plan(), runs=50, order="greedy", seed=3) for _ in range(2))
     alike = {"seconds": 0.0}
     assert one.model_copy(update=alike) == other.model_copy(update=alike)
-    assert ShieldSimulationResult.from_json(one.to_json()) == one
+    assert shields.ShieldSimulationResult.from_json(one.to_json()) == one
     assert simulate_shield(plan(), runs=50, order="greedy", seed=4).cost_mean != one.cost_mean
     assert one.plot().to_dict()["vconcat"]
 

@@ -12,17 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from traces import Bound, World, least_cost
 
+from evenhand import shields
 from evenhand.errors import OptionError
-from evenhand.shields import (
-    FairnessProperty,
-    Inputs,
-    ShieldPlan,
-    ShieldPolicy,
-    SynthesisProblem,
-    read_plan,
-    solve_problem,
-    synthesize,
-)
+from evenhand.shields import FairnessProperty, Inputs, ShieldPlan, SynthesisProblem, read_plan, synthesize
 from evenhand.shields.policy.policy import ACCEPT, FOLLOW, REJECT
 from evenhand.shields.policy.tables import PackedTable, ThresholdTable
 from evenhand.shields.spec.ends import FairEnd
@@ -136,7 +128,7 @@ def test_terminals_of_any_shape(labelled: bool, costs: tuple[float, ...], seed: 
     accept, label = rng.uniform(size=2), rng.uniform(size=2)
     inputs = Inputs(("a", "b"), shares(2), tuple(accept), tuple(label), costs, ((rows[0], rows[1]), (rows[2], rows[3])))
     end, middle = Anything(seed), Anything(seed + 100)
-    solution = solve_problem(SynthesisProblem(horizon, labelled, inputs, {3: middle, horizon: end}))
+    solution = shields.solve_problem(SynthesisProblem(horizon, labelled, inputs, {3: middle, horizon: end}))
 
     def worth(t: int, state: tuple[int, ...]) -> float:
         n_a, a, n_b, b = state
@@ -169,7 +161,7 @@ def test_a_level_that_falls_is_not_stored_as_thresholds(labelled: bool, of_a: bo
     # gains are 0.5 and -0.5: followed both times, so that only one group's levels fall.
     problem = SynthesisProblem(2, labelled, replace(EVEN, label=(1.0, 1.0)), {2: Crossed(of_a)})
     assert sweep_layers(problem, "thresholds", None) is None
-    policy = solve_problem(problem).actions
+    policy = shields.solve_problem(problem).actions
     one, other = ((0, 0, 1, 0), (0, 0, 1, 1)) if of_a else ((1, 0, 0, 0), (1, 1, 0, 0))
     group = 0 if of_a else 1
     assert (policy.level(1, one, group), policy.level(1, other, group)) == (ACCEPT, FOLLOW)
@@ -269,7 +261,7 @@ def test_a_feasibility_shield_knows_no_inputs(kind: str) -> None:
                     assert first.action(t, state, group) == (0 if rejected and accepted else 1 if accepted else -1)
 
 
-def live_after(policy: ShieldPolicy, t: int) -> Any:
+def live_after(policy: shields.ShieldPolicy, t: int) -> Any:
     """Whether the end can still be kept after a rejection and after an acceptance."""
     kept, horizon = policy.plan.property, policy.plan.horizon
     layers = live(kept.kind, FairEnd(kept), horizon)

@@ -11,25 +11,11 @@ from hypothesis import strategies as st
 from scipy.stats import binom, chisquare, hypergeom, norm, poisson
 
 from evenhand.errors import OptionError
-from evenhand.stats import bonferroni, difference_interval, holm, permutation, ratio_interval
+from evenhand.stats import bonferroni, difference_interval, holm, permutation, proportion, ratio_interval
 from evenhand.stats.level import poisson_cdf, poisson_mean
 from evenhand.stats.mean import adjusted_mean_interval
-from evenhand.stats.permutation import (
-    FAR,
-    adjusted_p,
-    critical_value,
-    group_skewness,
-    normal_p_value,
-    permute_counts,
-    permute_sums,
-    tail_scales,
-)
-from evenhand.stats.proportion import (
-    count_pairs,
-    largest_difference_of_proportions,
-    mean_limits,
-    smallest_ratio_of_proportions,
-)
+from evenhand.stats.permutation import FAR, adjusted_p, critical_value, group_skewness, permute_counts, tail_scales
+from evenhand.stats.proportion import count_pairs, largest_difference_of_proportions, smallest_ratio_of_proportions
 
 tables = st.tuples(st.integers(0, 12), st.integers(0, 12), st.integers(0, 12), st.integers(0, 12))
 """Successes and failures in the group, successes and failures in the rest."""
@@ -57,7 +43,7 @@ def test_what_cannot_be_dealt_is_refused():
 def test_dealt_sums_keep_every_score_and_its_moments():
     rng = np.random.default_rng(3)
     cells, values = rng.integers(0, 3, 60), rng.random(60)
-    sums = permute_sums(cells, values, 4, 4000, rng)
+    sums = permutation.permute_sums(cells, values, 4, 4000, rng)
     assert np.allclose(sums.sum(axis=1), values.sum())
     assert (sums[:, 3] == 0).all()
     sizes = np.bincount(cells, minlength=4)[:3]
@@ -227,7 +213,7 @@ def test_poisson_is_scipys():
 
 def test_normal_p_is_scipys():
     z = np.array([-40.0, -3.6, -1.0, 0.0, 1.96, 12.0])
-    assert normal_p_value(z) == pytest.approx(2 * norm.sf(abs(z)), rel=1e-12)
+    assert permutation.normal_p_value(z) == pytest.approx(2 * norm.sf(abs(z)), rel=1e-12)
 
 
 groups = st.lists(
@@ -242,7 +228,7 @@ def columns(rows):
 def largest_difference_of_means(mean, variance, n):
     """Compute the simultaneous interval for the largest difference of means."""
     level = bonferroni(0.95, count_pairs(len(n)))
-    return mean_limits((mean, variance, n), level, lower=0.0, upper=1.0).largest_difference()
+    return proportion.mean_limits((mean, variance, n), level, lower=0.0, upper=1.0).largest_difference()
 
 
 def test_two_groups_have_the_plain_interval_without_its_sign():

@@ -14,18 +14,9 @@ from scipy.optimize import brentq
 from scipy.stats import binom, binomtest
 from scipy.stats.contingency import relative_risk
 
+from evenhand import stats
 from evenhand.errors import OptionError
-from evenhand.stats import (
-    Estimated,
-    Observed,
-    Proved,
-    Quantity,
-    Unknown,
-    clopper_pearson,
-    difference_interval,
-    ratio_interval,
-    stratified_difference,
-)
+from evenhand.stats import Proved, Unknown, clopper_pearson, difference_interval, ratio_interval, stratified_difference
 from evenhand.stats.distribution import sample_quantile
 from evenhand.stats.proportion import (
     _constrained_estimate,
@@ -161,7 +152,7 @@ def test_observed_rate_is_exact():
 
 def test_estimated_rate_names_its_population():
     found = estimated_rate(0, 1000, "everyone in the domain", 0.99)
-    assert isinstance(found, Estimated)
+    assert isinstance(found, stats.Estimated)
     assert (found.value, found.low, found.n, found.population) == (0, 0, 1000, "everyone in the domain")
     assert found.high == pytest.approx(1 - 0.005 ** (1 / 1000))
 
@@ -171,7 +162,7 @@ def test_nobody_counted_is_unknown_never_nan():
     assert observed_rate(0, 0, if_empty="no women") == Unknown(reason="no women")
     assert estimated_rate(0, 0, "everyone") == Unknown(reason="no one was sampled")
     mixed = observed_rates([1, 0], [2, 0])
-    assert [type(rate) for rate in mixed] == [Observed, Unknown]
+    assert [type(rate) for rate in mixed] == [stats.Observed, Unknown]
 
 
 def test_rates_of_impossible_counts_are_refused():
@@ -190,7 +181,7 @@ EVERY_KIND = [
 
 @pytest.mark.parametrize("quantity", EVERY_KIND, ids=lambda quantity: quantity.kind)
 def test_every_kind_survives_json(quantity):
-    adapter = TypeAdapter(Quantity)
+    adapter = TypeAdapter(stats.Quantity)
     assert adapter.validate_json(adapter.dump_json(quantity)) == quantity
     assert quantity_value(quantity) == (None if quantity.kind == "unknown" else quantity.value)
 

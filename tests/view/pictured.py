@@ -14,6 +14,7 @@ from sklearn.preprocessing import OneHotEncoder
 
 import evenhand
 import language_audits
+from evenhand import shields
 from evenhand.auditing import AuditResult
 from evenhand.checker import CertificateCheck
 from evenhand.core import Document, Result
@@ -33,15 +34,7 @@ from evenhand.models import Subject
 from evenhand.monitoring import Monitor
 from evenhand.schema import encode
 from evenhand.schema.people import ColumnRoles
-from evenhand.shields import (
-    FairnessProperty,
-    Inputs,
-    ShieldPlan,
-    compare_shields,
-    inspect_policy,
-    simulate_shield,
-    synthesize,
-)
+from evenhand.shields import FairnessProperty, Inputs, ShieldPlan, compare_shields, inspect_policy, simulate_shield
 from evenhand.stats import Proved
 
 SUBJECT = SubjectCard("model", "people.csv", 9769, "income", ">50K", label_only=False)
@@ -382,7 +375,10 @@ PICTURED: dict[str, tuple[Callable[[], Result], set[str]]] = {
     "assessment": (assessment, {"appearances", "coverage", "items", "prompts"}),
     "confusion": (confusion, {"counts of labels"}),
     "policies": (policies, {"longest gaps", "costs of policies"}),
-    "inspection": (lambda: inspect_policy(synthesize(shield())), {"interventions over time", "actions by counters"}),
+    "inspection": (
+        lambda: inspect_policy(shields.synthesize(shield())),
+        {"interventions over time", "actions by counters"},
+    ),
     "simulation": (
         lambda: simulate_shield(shield("static-fair"), runs=100, periods=3),
         {"bias over time", "bias at the end"},

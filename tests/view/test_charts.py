@@ -45,17 +45,7 @@ from evenhand.view.charts.subgroups import draw_gaps as draw_subgroups
 from evenhand.view.drawing import axis, fonts, theme
 from evenhand.view.drawing.axis import NARROW_PERCENT, Axis, differences, spread
 from evenhand.view.drawing.rows import Bar, Block, Dot, Label, Panel, Row, RowChart, Span, Tick
-from evenhand.view.drawing.theme import (
-    DARK,
-    FONT,
-    LIGHT,
-    NARROW,
-    WIDE,
-    dark_stylesheet,
-    finish_chart,
-    mark_layer,
-    to_svg,
-)
+from evenhand.view.drawing.theme import DARK, FONT, LIGHT, NARROW, WIDE, finish_chart, mark_layer, to_svg
 from evenhand.view.page_template import template_environment
 from support import scaled, shortened
 
@@ -250,7 +240,7 @@ def test_identifiers_in_drawings_are_told_apart():
 
 
 def test_dark_pages_repaint_every_role():
-    style = dark_stylesheet()
+    style = theme.dark_stylesheet()
     assert LIGHT.keys() == DARK.keys()
     for role, light in LIGHT.items():
         assert f'[fill="{light}"] {{ fill: {DARK[role]}; }}' in style

@@ -15,22 +15,8 @@ from rich.console import Console
 import evenhand
 from evenhand import view
 from evenhand.auditing import AuditResult
-from evenhand.core import Document, Result
-from evenhand.core.document import (
-    Column,
-    Facts,
-    Fold,
-    Heading,
-    Metric,
-    NextStep,
-    Note,
-    Pair,
-    ReportedNumber,
-    Side,
-    Table,
-    TableRow,
-    Text,
-)
+from evenhand.core import Document, Result, document
+from evenhand.core.document import Column, Facts, Fold, Heading, Metric, Pair, ReportedNumber, Side, TableRow, Text
 from evenhand.errors import OptionError
 from evenhand.view.charts import FIGURES
 from evenhand.view.page_template import scope_styles
@@ -41,13 +27,13 @@ WHOLE = Document(
     "Search of <b>model</b>",
     "Who is decided differently?",
     (
-        Note("It was interrupted.", "caution"),
+        document.Note("It was interrupted.", "caution"),
         Text("Somebody | everybody *else*", ("first", "second"), role="finding"),
         Metric("counterfactual flip rate", RATE, ("119 of 1,002",), "sex", "read the pairs"),
-        NextStep("prove how far it holds", "evenhand certify"),
+        document.NextStep("prove how far it holds", "evenhand certify"),
         Text("small print", role="small"),
         Heading("Kinds of people"),
-        Table(
+        document.Table(
             "Kinds, observed",
             (Column("kind"), Column("share", numeric=True), Column("common")),
             (

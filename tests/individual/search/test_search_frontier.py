@@ -6,20 +6,10 @@ import sys
 
 import numpy as np
 import pytest
+import search_cases
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from search_cases import (
-    DOMAIN,
-    SCHEMA,
-    BlackBox,
-    LabelOnly,
-    flipping,
-    network,
-    people,
-    profiles,
-    published_network,
-    tree,
-)
+from search_cases import DOMAIN, SCHEMA, BlackBox, LabelOnly, flipping, network, people, profiles, published_network
 
 from evenhand.individual import search
 from evenhand.individual.search.confirmation import confirm_findings
@@ -38,7 +28,7 @@ from support import scaled, shared, small_schema
 @settings(max_examples=scaled(8))
 @given(seed=st.integers(0, 10**6), constrained=st.booleans(), allow_infeasible=st.booleans())
 def test_with_enough_budget_nobody_is_left_out(kind, seed, constrained, allow_infeasible):
-    made = {"network": network, "tree": tree}
+    made = {"network": network, "tree": search_cases.tree}
     wrapped = {"labels": LabelOnly, "box": BlackBox}
     model = made[kind](seed) if kind in made else wrapped[kind](network(seed))
     data = people(12, seed)

@@ -5,19 +5,10 @@ import json
 
 import numpy as np
 import pytest
+import search_cases
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from search_cases import (
-    BlackBox,
-    LabelOnly,
-    Watching,
-    network,
-    people,
-    profiles,
-    published_network,
-    run_published,
-    tree,
-)
+from search_cases import BlackBox, LabelOnly, Watching, network, people, profiles, published_network, run_published
 from search_cases import flipping as flipping_by_enumeration
 
 from evenhand.errors import OptionError
@@ -25,13 +16,7 @@ from evenhand.individual import search
 from evenhand.individual.search.config import SearchConfig
 from evenhand.individual.search.methods import gradient
 from evenhand.individual.search.methods.choice import METHODS, find_method
-from evenhand.individual.search.methods.gradient import (
-    SlopePlan,
-    estimate_slopes,
-    farthest_assignment,
-    flipping_assignment,
-    move_to_boundary,
-)
+from evenhand.individual.search.methods.gradient import SlopePlan, farthest_assignment, move_to_boundary
 from evenhand.individual.search.methods.symbolic import path_conditions
 from evenhand.individual.search.oracle import Oracle
 from evenhand.individual.search.space import ProfileSpace
@@ -42,7 +27,7 @@ from support import scaled, shared, small_schema
 GRADIENTS = {"adf", "eidig", "eidig-inf"}
 MODELS = {
     "network": network,
-    "tree": tree,
+    "tree": search_cases.tree,
     "labels": lambda seed: LabelOnly(network(seed)),
     "box": lambda seed: BlackBox(network(seed)),
 }
@@ -181,7 +166,7 @@ def test_partners_by_hand():
     scores = np.array([[[0.4, 0.6], [0.1, 0.9], [0.8, 0.2]]])
     assert farthest_assignment(scores, np.array([0])).tolist() == [2]
     assert farthest_assignment(scores, np.array([1])).tolist() == [2]
-    assert flipping_assignment(np.array([[1, 1, 0], [0, 1, 1]]), np.array([0, 0])).tolist() == [2, 1]
+    assert gradient.flipping_assignment(np.array([[1, 1, 0], [0, 1, 1]]), np.array([0, 0])).tolist() == [2, 1]
 
 
 def test_slopes_from_answers_never_leave_the_domain():
@@ -192,7 +177,7 @@ def test_slopes_from_answers_never_leave_the_domain():
     which = np.zeros(3, dtype=np.int64)
     oracle = Noting(model, space, questions)
     scores = oracle.ask(rows).scores[:, 0]
-    slopes = estimate_slopes(oracle, rows, which, scores)
+    slopes = gradient.estimate_slopes(oracle, rows, which, scores)
     assert (questions[-1] >= 0).all()
     assert (questions[-1] <= 9).all()
     assert np.sign(slopes).tolist() == np.sign(oracle.gradient(rows, which)).tolist()
