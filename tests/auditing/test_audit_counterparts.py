@@ -74,15 +74,9 @@ def test_the_adult_example_against_an_independent_count():
     data = datasets.load_dataset("adult")
     model, held_out = auditing.train_example(data)
     people = encode(data.schema, held_out)
-    found, rate = (
-        measure_flips(
-            load_model(model, data.schema),
-            people,
-            uniform_population(data.schema),
-            FlipConfig(protected=("sex",), samples=50, as_published=as_published),
-        ).rates[0]
-        for as_published in (True, False)
-    )
+    configs = [FlipConfig(protected=("sex",), samples=50, as_published=as_published) for as_published in (True, False)]
+    asked = load_model(model, data.schema), people, uniform_population(data.schema)
+    found, rate = (measure_flips(*asked, config).rates[0] for config in configs)
     published = {sex: held_out.assign(sex=sex) for sex in ("Female", "Male")}
     ties = {"Female": {"Husband": "Wife"}, "Male": {"Wife": "Husband"}}
     plausible = {sex: frame.replace({"relationship": ties[sex]}) for sex, frame in published.items()}

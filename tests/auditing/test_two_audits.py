@@ -74,12 +74,8 @@ def test_paired_counts_are_those_of_people_counted_one_by_one(seed):
     frame = pd.DataFrame({"sex": rng.choice(["F", "M"], n), "race": rng.choice(["A", "B", "C"], n)})
     truth, first, second = [0, 1, *rng.integers(0, 2, n - 2)], *rng.integers(0, 2, (2, n))
     truth = np.array(truth)
-    both = [
-        evenhand.audit_predictions(
-            decided, y_true=truth, sensitive_features=frame, favourable=1, keep_decisions=True, **LENIENT
-        )
-        for decided in (first, second)
-    ]
+    options = {"y_true": truth, "sensitive_features": frame, "favourable": 1, "keep_decisions": True, **LENIENT}
+    both = [evenhand.audit_predictions(decided, **options) for decided in (first, second)]
     found = compare_audits(*both)
     assert found.pairing == "paired"
     level = bonferroni(0.95, found.comparisons)

@@ -223,18 +223,10 @@ def real_network(name: str, protected: str, domain: str | None = None) -> Additi
     named = domains[
         domain or next(key for key in ("adult", "german", "bank", "compas") if name in domains[key]["networks"])
     ]
-    schema = schema_of(
-        [
-            {
-                "name": each["name"],
-                "kind": "integer",
-                "lower": each["lower"],
-                "upper": each["upper"],
-                "protected": each["name"] == protected,
-            }
-            for each in named["attributes"]
-        ]
-    )
+    kept = [
+        integer(it["name"], it["lower"], it["upper"], protected=it["name"] == protected) for it in named["attributes"]
+    ]
+    schema = schema_of(kept)
     with np.load(shared("data", "certify", f"{name}.npz")) as arrays:
         layers = [(arrays[f"W{i}"], arrays[f"b{i}"]) for i in range(len(arrays.files) // 2)]
     return network_from_dense(schema, layers, name=name)

@@ -53,12 +53,9 @@ def score(weights: np.ndarray, sex: int, rel: int) -> float:
 )
 def test_a_hub_of_all_attributes_is_enumerated(weights: list[float], options: dict[str, Any], rules: bool) -> None:
     numbers = np.array(weights)
-    network = network_from_dense(
-        people("sex", links=[LINK], **({"rules": RULES} if rules else {})),
-        [(numbers[:, None], np.array([0.1]))],
-        classes=("no", "yes"),
-        favourable=1,
-    )
+    schema = people("sex", links=[LINK], **({"rules": RULES} if rules else {}))
+    layers = [(numbers[:, None], np.array([0.1]))]
+    network = network_from_dense(schema, layers, classes=("no", "yes"), favourable=1)
     # Each has one counterpart; without rules there are a female husband and a male wife too, who have none.
     pairs = [((0, 0), (1, 1)), ((0, 2), (1, 2))]
     unfair = [(score(numbers, *one) + 0.1 > 0) != (score(numbers, *other) + 0.1 > 0) for one, other in pairs]

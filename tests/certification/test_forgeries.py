@@ -52,13 +52,8 @@ Lie = Callable[[Opened], object]
 @cache
 def small_network() -> AdditiveNetwork:
     rng = np.random.default_rng(8)
-    schema = schema_of(
-        [
-            integer("age", 0, SIZES[0] - 1),
-            integer("group", 0, SIZES[1] - 1, protected=True),
-            integer("hours", 0, SIZES[2] - 1),
-        ]
-    )
+    group = integer("group", 0, SIZES[1] - 1, protected=True)
+    schema = schema_of([integer("age", 0, SIZES[0] - 1), group, integer("hours", 0, SIZES[2] - 1)])
     first = rng.normal(size=(3, 6)) * np.array([[0.5], [0.8], [0.5]])
     return network_from_dense(
         schema, [(first, rng.normal(size=6)), (rng.normal(size=(6, 1)), np.array([0.1]))], name="small"

@@ -21,15 +21,8 @@ from support import scaled
 
 METHODS = ("linear", "interval")
 both = pytest.mark.parametrize("method", METHODS)
-every_way = pytest.mark.parametrize(
-    "way",
-    [
-        {"method": "linear", "enumeration": False},
-        {"method": "linear", "enumeration": False, "min_progress": 1e-12},
-        {"method": "interval", "enumeration": False},
-        {},
-    ],
-)
+WAYS = [{"method": "linear"}, {"method": "linear", "min_progress": 1e-12}, {"method": "interval"}]
+every_way = pytest.mark.parametrize("way", [*({**way, "enumeration": False} for way in WAYS), {}])
 
 
 @both
@@ -45,15 +38,8 @@ def test_never_more_than_the_truth(
 ) -> None:
     case = random_case(seed)
     fair, unfair = true_shares(case)
-    result = prove(
-        case.network,
-        method=method,
-        population=case.population,
-        enumeration=enumeration,
-        max_boxes=max_boxes,
-        min_progress=min_progress,
-        samples=32,
-    )
+    options = {"enumeration": enumeration, "max_boxes": max_boxes, "min_progress": min_progress, "samples": 32}
+    result = prove(case.network, method=method, population=case.population, **options)
     assert result.certified <= fair
     assert result.falsified <= unfair
     assert result.certified + result.falsified + result.undecided == pytest.approx(1.0, abs=1e-15)
@@ -200,14 +186,8 @@ def test_protected_values_that_act_alike_are_fair_without_a_proof(method: str) -
     case = worked_example()
     first = case.parts[1]
     assert isinstance(first, LineTerm)
-    blind = AdditiveNetwork(
-        case.schema,
-        (case.parts[0], LineTerm(0 * first.slope, first.intercept), case.parts[2]),
-        case.bias,
-        case.layers,
-        (0, 1),
-        1,
-    )
+    parts = (case.parts[0], LineTerm(0 * first.slope, first.intercept), case.parts[2])
+    blind = AdditiveNetwork(case.schema, parts, case.bias, case.layers, (0, 1), 1)
     result = prove(blind, method=method)
     assert (result.certified, result.falsified, result.undecided) == (1, 0, 0)
     assert result.estimate.high == 0
@@ -216,12 +196,8 @@ def test_protected_values_that_act_alike_are_fair_without_a_proof(method: str) -
 @every_way
 def test_all_pairs_of_protected_values_are_compared(way: dict) -> None:
     """Only the middle one of three values is treated differently."""
-    schema = schema_of(
-        [
-            integer("x", 0, 9),
-            {"name": "p", "kind": "categorical", "values": ["a", "b", "c"], "encoding": "one-hot", "protected": True},
-        ]
-    )
+    p = {"name": "p", "kind": "categorical", "values": ["a", "b", "c"], "encoding": "one-hot", "protected": True}
+    schema = schema_of([integer("x", 0, 9), p])
     network = network_from_dense(schema, [(np.array([[0.0], [1.0], [-1.0], [1.0]]), np.zeros(1))])
     result = prove(network, **way)
     assert result.falsified == 1
@@ -238,15 +214,8 @@ def test_interval_covers_as_often_as_it_says(method: str, boxes: int) -> None:
     _, unfair = true_shares(case)
     inside = 0
     for seed in range(200):
-        result = prove(
-            case.network,
-            method=method,
-            enumeration=False,
-            max_boxes=boxes,
-            samples=150,
-            confidence=0.8,
-            seed=seed,
-        )
+        options = {"max_boxes": boxes, "samples": 150, "confidence": 0.8, "seed": seed}
+        result = prove(case.network, method=method, enumeration=False, **options)
         inside += result.estimate.low <= unfair <= result.estimate.high
         assert 0.3 < result.undecided <= 1
     assert 150 <= inside <= 195
@@ -273,12 +242,8 @@ def _seven_by_four(hidden: list[int], seed: int) -> Case:
 @pytest.mark.parametrize("max_boxes", [100, 1000])
 def test_same_seed_same_result_for_any_number_of_threads(method: str, max_boxes: int) -> None:
     case = _deep()
-    one, two = (
-        prove(
-            case.network, method=method, enumeration=False, max_boxes=max_boxes, samples=500, seed=5, jobs=jobs
-        ).plain()
-        for jobs in (1, 2)
-    )
+    options = {"method": method, "enumeration": False, "max_boxes": max_boxes, "samples": 500, "seed": 5}
+    one, two = (prove(case.network, **options, jobs=jobs).plain() for jobs in (1, 2))
     for result in (one, two):
         for field in ("seconds", "cpu_seconds", "history"):
             del result[field]
@@ -417,14 +382,8 @@ def test_more_than_two_labels_and_an_interrupt(monkeypatch: pytest.MonkeyPatch) 
 @every_way
 def test_a_linear_model_needs_no_hidden_layer(way: dict) -> None:
     case = worked_example()
-    linear = AdditiveNetwork(
-        case.schema,
-        tuple(LineTerm(np.array([slope]), np.zeros(1)) for slope in (1.0, 1.0, -1.0)),
-        np.array([0.25]),
-        (),
-        (0, 1),
-        1,
-    )
+    lines = tuple(LineTerm(np.array([slope]), np.zeros(1)) for slope in (1.0, 1.0, -1.0))
+    linear = AdditiveNetwork(case.schema, lines, np.array([0.25]), (), (0, 1), 1)
     hidden = AdditiveNetwork(
         case.schema,
         tuple(LineTerm(np.array([slope, -slope]), np.zeros(2)) for slope in (1.0, 1.0, -1.0)),

@@ -117,12 +117,8 @@ def test_halves_partition_and_keep_their_mass() -> None:
     boxes = whole_domain(query)
     rng = np.random.default_rng(1)
     for _ in range(8):
-        attribute = np.array(
-            [
-                rng.choice(np.flatnonzero(hi > lo)) if (hi > lo).any() else -1
-                for lo, hi in zip(boxes.lo, boxes.hi, strict=True)
-            ]
-        )
+        able = boxes.hi > boxes.lo
+        attribute = np.array([rng.choice(np.flatnonzero(row)) if row.any() else -1 for row in able])
         halves = splitter.split_boxes(boxes[attribute >= 0], attribute[attribute >= 0])
         boxes = Boxes.concatenate([boxes[attribute < 0], halves])
     assert boxes.mass.sum() == pytest.approx(1.0, abs=1e-14)

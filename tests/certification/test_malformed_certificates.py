@@ -32,43 +32,16 @@ from evenhand.schema import Schema
 from support import scaled
 
 REMOVED = "(removed)"
-VALUES = [
-    None,
-    "x",
-    "",
-    -1,
-    0,
-    3,
-    True,
-    0.5,
-    1e308,
-    10**400,
-    math.nan,
-    math.inf,
-    -math.inf,
-    [],
-    {},
-    [None],
-    ["x"],
-    [-1.0],
-    {"x": 1},
-    REMOVED,
-]
+VALUES = [None, "x", "", -1, 0, 3, True, 0.5, 1e308, 10**400, math.nan, math.inf, -math.inf]
+VALUES += [[], {}, [None], ["x"], [-1.0], {"x": 1}, REMOVED]
 DEEPEST = 3
 """Levels of the header in which values are replaced."""
 
 
 def number_network(layers: int) -> AdditiveNetwork:
     attribute = {"kind": "integer", "lower": 0}
-    schema = Schema.parse(
-        {
-            "target": {"name": "y", "kind": "number"},
-            "attributes": [
-                {"name": "a", "upper": 3, **attribute},
-                {"name": "sex", "upper": 1, "protected": True, **attribute},
-            ],
-        }
-    )
+    attributes = [{"name": "a", "upper": 3, **attribute}, {"name": "sex", "upper": 1, "protected": True, **attribute}]
+    schema = Schema.parse({"target": {"name": "y", "kind": "number"}, "attributes": attributes})
     parts = [(np.array([[1.0], [0.5]]), np.zeros(1)), (np.ones((1, 1)), np.zeros(1))]
     return network_from_dense(schema, parts[:layers], classes=())
 
@@ -95,15 +68,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("certificates")
     for number, (kind, options) in enumerate(KINDS.items()):
         asked = {name: value for name, value in options.items() if name != "model"}
-        certification.certify(
-            model_of(kind),
-            certificate=folder / f"{number}.cert",
-            enumeration=False,
-            max_boxes=60,
-            jobs=1,
-            samples=5,
-            **asked,
-        )
+        options = {"enumeration": False, "max_boxes": 60, "jobs": 1, "samples": 5, **asked}
+        certification.certify(model_of(kind), certificate=folder / f"{number}.cert", **options)
     return folder
 
 

@@ -44,17 +44,16 @@ def check_shares(found: Certificate, mass: np.ndarray, unfair: np.ndarray, close
         assert found.undecided <= float(mass[close].sum()) + ROUNDING
 
 
+def premiums(upper: int) -> Schema:
+    """A premium of x, up to a number, and sex."""
+    sex = {"name": "sex", "kind": "categorical", "values": ["f", "m"], "protected": True}
+    target = {"name": "premium", "favourable": 1, "values": [0, 1]}
+    return Schema.parse({"target": target, "attributes": [integer("x", 0, upper), sex]})
+
+
 def premium_network(effect: float) -> AdditiveNetwork:
     """A premium of relu(10 x - 50 + effect * sex), for x in 0..9."""
-    schema = Schema.parse(
-        {
-            "target": {"name": "premium", "favourable": 1, "values": [0, 1]},
-            "attributes": [
-                integer("x", 0, 9),
-                {"name": "sex", "kind": "categorical", "values": ["f", "m"], "protected": True},
-            ],
-        }
-    )
+    schema = premiums(9)
     return network_from_dense(
         schema, [(np.array([[10.0], [effect]]), np.array([-50.0])), (np.ones((1, 1)), np.zeros(1))]
     )
@@ -76,15 +75,7 @@ def test_a_change_is_bounded_by_the_envelope_of_the_clamp_that_it_is() -> None:
 
     That is below 1.5 up to x = 7, so that half of the domain is proved without a cut; it is true up to x = 9.
     """
-    schema = Schema.parse(
-        {
-            "target": {"name": "premium", "favourable": 1, "values": [0, 1]},
-            "attributes": [
-                integer("x", 0, 15),
-                {"name": "sex", "kind": "categorical", "values": ["f", "m"], "protected": True},
-            ],
-        }
-    )
+    schema = premiums(15)
     network = network_from_dense(
         schema, [(np.array([[1.0], [2.0]]), np.array([-10.0])), (np.ones((1, 1)), np.zeros(1))]
     )

@@ -170,12 +170,8 @@ def replay(network: AdditiveNetwork, found: certification.Counterexample) -> Non
         attribute = schema[name]
         return float(word) if attribute.values is None else float([str(v) for v in attribute.values].index(word))
 
-    rows = np.array(
-        [
-            [entry(name, (found.unprotected | moved)[name]) for name in schema.names]
-            for moved in (found.first, found.second)
-        ]
-    )
+    people = [found.unprotected | moved for moved in (found.first, found.second)]
+    rows = np.array([[entry(name, person[name]) for name in schema.names] for person in people])
     assert schema.obeys_rules(rows).all()
     moved, plausible = counterparts_of(schema).of(rows)
     assert any((other == rows[1]).all() for other in moved[0][plausible[0]])

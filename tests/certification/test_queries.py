@@ -174,13 +174,8 @@ def test_asking_about_single_people_is_the_truth(seed: int) -> None:
 
 def step_network() -> AdditiveNetwork:
     """Label 1 if x + 3 p > 5.5, for x in 0..9 and p in 0..1: unfair where x is 3, 4 or 5."""
-    schema = schema_of(
-        [
-            integer("x", 0, 9),
-            integer("p", 0, 1, protected=True),
-            {"name": "y", "kind": "categorical", "values": ["a", "b", "c"]},
-        ]
-    )
+    y = {"name": "y", "kind": "categorical", "values": ["a", "b", "c"]}
+    schema = schema_of([integer("x", 0, 9), integer("p", 0, 1, protected=True), y])
     return network_from_dense(schema, [(np.array([[1.0], [3.0], [0.0]]), np.array([-5.5]))])
 
 

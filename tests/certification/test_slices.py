@@ -12,13 +12,9 @@ from evenhand.view.charts.certification import informative_attributes
 
 def scholarship(*, weight=1.0, slope=1.0):
     """Yes if slope * age + weight * sex > 39.5, whatever the town: sex decides at 39 only, if it has its weight."""
-    schema = schema_of(
-        [
-            integer("age", 0, 79),
-            {"name": "town", "kind": "categorical", "values": ["Ulm", "Bonn", "Kiel"]},
-            {"name": "sex", "kind": "categorical", "values": ["f", "m"], "protected": True},
-        ]
-    )
+    town = {"name": "town", "kind": "categorical", "values": ["Ulm", "Bonn", "Kiel"]}
+    sex = {"name": "sex", "kind": "categorical", "values": ["f", "m"], "protected": True}
+    schema = schema_of([integer("age", 0, 79), town, sex])
     weights = np.array([[slope, 0.0], [0.0, 0.0], [weight, 0.0]])
     return network_from_dense(schema, [(weights, np.array([0.0, 0.0])), (np.array([[1.0], [0.0]]), np.array([-39.5]))])
 

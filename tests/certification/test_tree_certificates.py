@@ -111,16 +111,9 @@ def random_tree(rng, schema, width, output, whole):
         return me
 
     grow(int(rng.integers(1, 5)))
-    return DecisionTree(
-        output,
-        np.array(feature),
-        np.array(threshold),
-        np.array(left),
-        np.array(right),
-        rng.random(len(feature)) < 0.5,
-        np.array(values, dtype=float),
-        left_categories=sets,
-    )
+    links = (np.array(feature), np.array(threshold), np.array(left), np.array(right))
+    values = np.array(values, dtype=float)
+    return DecisionTree(output, *links, rng.random(len(feature)) < 0.5, values, left_categories=sets)
 
 
 def random_model(seed, largest=6):
@@ -151,15 +144,8 @@ def random_model(seed, largest=6):
     ]
     link = "frequency" if averaged else "softmax" if outputs > 1 else "logistic"
     base = np.zeros(outputs) if averaged else rng.normal(size=outputs) * bool(rng.integers(2))
-    model = build_ensemble(
-        schema,
-        grown,
-        base=base,
-        link=link,
-        answers=list(range(len(labels))),
-        location="random",
-        divisor=float(trees) if averaged else 1.0,
-    )
+    shared = {"base": base, "link": link, "answers": list(range(len(labels))), "location": "random"}
+    model = build_ensemble(schema, grown, divisor=float(trees) if averaged else 1.0, **shared)
     model = dataclasses.replace(model, single=bool(rng.integers(2)))
     population = None
     if rng.random() < 0.5:

@@ -174,14 +174,12 @@ def test_labels_beside_decisions_or_later(evenhand, config, tmp_path, write, nam
         shield.observe(f"x{i}", label)
         row = {"id": f"x{i}", "group": "ab"[i % 2], "recommendation": recommendation, "decision": decision}
         beside.append(row | {"label": label})
-    apart = [
-        part
-        for row in beside
-        for part in (
+    apart = []
+    for row in beside:
+        apart += [
             {key: value for key, value in row.items() if key != "label"},
             {"id": row["id"], "label": row["label"]},
-        )
-    ]
+        ]
     for rows in (beside, apart):
         ran = evenhand("shield", "replay", policy, write(rows, tmp_path / name), "--json", "-")
         assert (ran.json["decisions"], ran.json["labels"]) == (8, 8)

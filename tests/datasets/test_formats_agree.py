@@ -17,27 +17,8 @@ pl = pytest.importorskip("polars", reason="needs the extra polars")
 pa = pytest.importorskip("pyarrow", reason="needs the extra parquet")
 pytest.importorskip("openpyxl", reason="needs the extra excel")
 
-GROUPS = [
-    "f",
-    "m",
-    "F",
-    " m",
-    "NA",
-    "n/a",
-    "null",
-    "None",
-    "01",
-    "1",
-    "1.0",
-    "2",
-    "3.10",
-    "3.1",
-    "TRUE",
-    "True",
-    "",
-    "é",
-    'a,"b',
-]
+GROUPS = ["f", "m", "F", " m", "NA", "n/a", "null", "None", "01", "1", "1.0", "2", "3.10", "3.1", "TRUE", "True", ""]
+GROUPS += ["é", 'a,"b']
 OUTCOMES = ["Hired", "hired", "Hired ", "Rejected", "NA", "1", "0", "1.0", "TRUE", "yes", "no", "pending", ""]
 
 
@@ -124,12 +105,8 @@ def test_no_word_can_be_exchanged_without_a_trace(tmp_path_factory, table, data,
 
 
 def test_types_follow_from_the_cells_in_every_format(tmp_path):
-    table = {
-        "group": ["f", "m"] * 4,
-        "outcome": ["1", "0"] * 4,
-        "code": ["01", "02"] * 4,
-        "price": ["1.50", "2.00"] * 4,
-    }
+    columns = {"group": ["f", "m"], "outcome": ["1", "0"], "code": ["01", "02"], "price": ["1.50", "2.00"]}
+    table = {name: cells * 4 for name, cells in columns.items()}
     for name, source in formats(table, tmp_path):
         frame = read_frame(source) if isinstance(source, Path) else source
         schema = ColumnRoles("outcome", ["group"]).read(frame).schema

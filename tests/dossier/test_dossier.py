@@ -392,15 +392,8 @@ def test_bounds_hold_and_the_interval_alone_misses(tmp_path, runs):
     assert missed >= 0.9 * runs
 
 
-SPELLINGS = {
-    "bool": (True, False),
-    "whole": (1, 0),
-    "float": (1.0, 0.0),
-    "words": ("1", "0"),
-    "decimals": ("1.0", "0.0"),
-    "names": ("True", "False"),
-    "capitals": ("TRUE", "FALSE"),
-}
+SPELLINGS = {"bool": (True, False), "whole": (1, 0), "float": (1.0, 0.0), "words": ("1", "0")}
+SPELLINGS |= {"decimals": ("1.0", "0.0"), "names": ("True", "False"), "capitals": ("TRUE", "FALSE")}
 
 
 def words_compiled(sexes, outcomes, **settings):
@@ -540,13 +533,10 @@ def test_a_category_may_be_a_truth_value(spelling):
     assert counts(result) == {"veteran": (1, 1), "other": (2, 1)}
 
 
-@pytest.mark.parametrize(
-    "outcome",
-    [
-        {"column": "s", "selected": ["yes", "1"], "rejected": ["True"]},
-        {"column": "s", "kind": "classes", "classes": ["1", "2", True]},
-    ],
-)
+WORDED = {"column": "s", "selected": ["yes", "1"], "rejected": ["True"]}
+
+
+@pytest.mark.parametrize("outcome", [WORDED, {"column": "s", "kind": "classes", "classes": ["1", "2", True]}])
 def test_a_word_has_one_meaning(outcome):
     with pytest.raises(OptionError):
         compile_dossier(pd.DataFrame({"s": ["1"]}), {"outcome": outcome, "attributes": {"s": {"column": "s"}}})

@@ -94,15 +94,8 @@ def test_a_broken_promise_is_retried_and_then_recorded():
 
 
 def test_every_deadline_that_passes_is_counted_and_what_is_overdue_is_said():
-    keeper = Enforcer(
-        {
-            "conditions": [{"name": "nurse"}],
-            "specifications": [
-                {"condition": "nurse", "group": "gender", "values": ["woman", "man"], "repeated": 10, "name": "nurses"}
-            ],
-        },
-        retries=0,
-    )
+    nurses = {"condition": "nurse", "group": "gender", "values": ["woman", "man"], "repeated": 10, "name": "nurses"}
+    keeper = Enforcer({"conditions": [{"name": "nurse"}], "specifications": [nurses]}, retries=0)
     for _ in range(200):
         keeper.complete(keeper.admit({"nurse"}), {"gender": "man"})
     assert keeper.counts["nurses"]["missed"] == 20
@@ -271,13 +264,11 @@ def test_slack_is_kept_in_pairs_of_three_groups():
 
 
 def test_an_item_whose_prompt_fixes_one_of_several_groups_does_not_count_for_them_together():
-    enforcer = Enforcer(
-        read_config(
-            {"g": ["a", "b"], "h": ["p", "q"]},
-            {"condition": "x", "paired": ["g", "h"], "repeated": 9},
-            {"condition": "x", "group": "h", "repeated": 9},
-        )
+    specifications = (
+        {"condition": "x", "paired": ["g", "h"], "repeated": 9},
+        {"condition": "x", "group": "h", "repeated": 9},
     )
+    enforcer = Enforcer(read_config({"g": ["a", "b"], "h": ["p", "q"]}, *specifications))
     assert enforcer.admit({"x"}, fixed={"g"}).counts == ("x: h",)
     assert enforcer.admit({"x"}, fixed={"h"}).counts == ()
 
@@ -401,18 +392,10 @@ def of_conditions(*deadlines):
     return Game(deadlines, tuple((k,) * len(deadlines) for k in range(len(deadlines[0]))), tuple(moves))
 
 
-@pytest.mark.parametrize(
-    "deadlines",
-    [
-        ((3, 3), (3, 3)),
-        ((3, 4), (5, 3)),
-        ((4, 4), (3, 3)),
-        ((4, 4), (4, 4), (4, 4)),
-        ((5, 4), (4, 4), (4, 5)),
-        ((5, 5, 5), (5, 6, 5)),
-        ((4, 4), (4, 4, 5)),
-    ],
-)
+PAIRED = [((3, 3), (3, 3)), ((3, 4), (5, 3)), ((4, 4), (3, 3)), ((4, 4), (4, 4), (4, 4)), ((5, 4), (4, 4), (4, 5))]
+
+
+@pytest.mark.parametrize("deadlines", [*PAIRED, ((5, 5, 5), (5, 6, 5)), ((4, 4), (4, 4, 5))])
 def test_long_deadlines_are_kept_whatever_the_size_of_the_game(deadlines, monkeypatch):
     if len(set(map(len, deadlines))) == 1:
         game = of_conditions(*deadlines)

@@ -58,14 +58,9 @@ def _pipeline(folder: Path) -> Any:
         attention_head_dim=4,
         norm_num_groups=4,
     )
-    vae = diffusers.AutoencoderKL(
-        block_out_channels=(8, 8),
-        down_block_types=("DownEncoderBlock2D",) * 2,
-        norm_num_groups=4,
-        up_block_types=("UpDecoderBlock2D",) * 2,
-        latent_channels=4,
-        sample_size=16,
-    )
+    blocks = {"down_block_types": ("DownEncoderBlock2D",) * 2, "up_block_types": ("UpDecoderBlock2D",) * 2}
+    sizes = {"block_out_channels": (8, 8), "norm_num_groups": 4, "latent_channels": 4, "sample_size": 16}
+    vae = diffusers.AutoencoderKL(**blocks, **sizes)
     return diffusers.StableDiffusionPipeline(
         vae=vae,
         text_encoder=text,
@@ -165,14 +160,8 @@ def test_refuses_weights_and_classes_that_could_run_code(folder: Path, tmp_path:
 
 
 def test_refuses_invalid_options_and_pipelines(folder: Path, tmp_path: Path) -> None:
-    for wrong in (
-        {"steps": 0},
-        {"device": "abacus"},
-        {"precision": "float7"},
-        {"options": {"hight": 5}},
-        {"options": {"prompt": "x"}},
-        {"options": {"kwargs": {}}},
-    ):
+    wrongs = [{"options": wrong} for wrong in ({"hight": 5}, {"prompt": "x"}, {"kwargs": {}})]
+    for wrong in ({"steps": 0}, {"device": "abacus"}, {"precision": "float7"}, *wrongs):
         with pytest.raises(OptionError):
             LocalDiffusion(folder, **wrong)
     if not torch.cuda.is_available():
@@ -180,14 +169,9 @@ def test_refuses_invalid_options_and_pipelines(folder: Path, tmp_path: Path) -> 
             LocalDiffusion(folder, device="cuda")
     with pytest.raises(ModelError, match="pipeline failed"):
         LocalDiffusion(folder, steps=1, options={"guidance_scale": "much"}).generate("a person")
-    unconditional = diffusers.UNet2DModel(
-        sample_size=8,
-        block_out_channels=(8, 8),
-        layers_per_block=1,
-        norm_num_groups=4,
-        down_block_types=("DownBlock2D",) * 2,
-        up_block_types=("UpBlock2D",) * 2,
-    )
+    blocks = {"down_block_types": ("DownBlock2D",) * 2, "up_block_types": ("UpBlock2D",) * 2}
+    sizes = {"sample_size": 8, "block_out_channels": (8, 8), "layers_per_block": 1, "norm_num_groups": 4}
+    unconditional = diffusers.UNet2DModel(**blocks, **sizes)
     diffusers.DDPMPipeline(unconditional, diffusers.DDPMScheduler()).save_pretrained(str(tmp_path / "free"))
     with pytest.raises(ModelError, match="not a text-to-image pipeline"):
         LocalDiffusion(tmp_path / "free")

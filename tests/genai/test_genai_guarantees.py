@@ -35,14 +35,10 @@ def one(beta: tuple[int, ...], **simulation: int) -> GenerationConfig:
 def several(betas: tuple[tuple[int, ...], ...]) -> GenerationConfig:
     """One group, several conditions."""
     values = list(NAMES[: len(betas[0])])
-    return read_config(
-        {},
-        *[
-            {"condition": f"c{i}", "group": "g", "values": values, "repeated": list(beta)}
-            for i, beta in enumerate(betas)
-        ],
-        conditions=[{"name": f"c{i}"} for i in range(len(betas))],
-    )
+    names = [f"c{i}" for i in range(len(betas))]
+    demands = zip(names, map(list, betas), strict=True)
+    specifications = [{"condition": one, "group": "g", "values": values, "repeated": beta} for one, beta in demands]
+    return read_config({}, *specifications, conditions=[{"name": one} for one in names])
 
 
 # ---- the region
@@ -455,13 +451,9 @@ class Broken(Life):
     honest = False
 
 
-QUICK = settings(
-    max_examples=scaled(80),
-    stateful_step_count=40,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-)
+CHECKS = [HealthCheck.too_slow, HealthCheck.filter_too_much]
+QUICK = settings(max_examples=scaled(80), stateful_step_count=40, deadline=None, derandomize=True)
+QUICK = settings(QUICK, suppress_health_check=CHECKS)
 TestHonest = Life.TestCase
 TestHonest.settings = QUICK
 TestBroken = Broken.TestCase

@@ -104,12 +104,8 @@ def test_judged_by_words_with_what_was_shown():
 
 def test_items_of_biased_prompts_do_not_count_for_what_is_fixed():
     prompts = ("an old man", "a person", "an old man", None)
-    recorded = RecordedSequence(
-        "s",
-        {"gender": ("man", "woman", "man", "man"), "age": ("old", "young", "young", "old")},
-        {**GENDER, "age": ("young", "old")},
-        prompts=prompts,
-    )
+    labels = {"gender": ("man", "woman", "man", "man"), "age": ("old", "young", "young", "old")}
+    recorded = RecordedSequence("s", labels, {**GENDER, "age": ("young", "old")}, prompts=prompts)
     assert answers_by_prompt([recorded]) == {
         "an old man": [{"gender": "man", "age": "old"}, {"gender": "man", "age": "young"}],
         "a person": [{"gender": "woman", "age": "young"}],

@@ -228,14 +228,9 @@ class Echo:
 def test_texts_do_not_carry_the_words_that_were_put_in(told: dict[str, Any]) -> None:
     configuration = configured(**told)
     classifier = LexiconClassifier({"gender": {"woman": ["woman", "she"], "man": ["man", "he"]}, "age": {}})
-    guard = Guard(
-        Enforcer(configuration, in_flight=1),
-        Echo(),
-        classifier,
-        KeywordJudge.of(configuration),
-        groups=configuration.values,
-        instruct=InstructionWriter(configuration.guard.instruction),
-    )
+    parts = (Enforcer(configuration, in_flight=1), Echo(), classifier, KeywordJudge.of(configuration))
+    instruct = InstructionWriter(configuration.guard.instruction)
+    guard = Guard(*parts, groups=configuration.values, instruct=instruct)
     answers = [guard.answer("a leader") for _ in range(4)]
     assert any(answer.changed for answer in answers)
     for answer in answers:

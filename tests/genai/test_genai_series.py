@@ -173,12 +173,8 @@ def test_no_deadline_is_missed_where_one_of_all_attempts_obeys(
 
     chosen = Random(seed)
     # Of three attempts, two disobey: the third has to come.
-    guard, enforcer = guard_of(
-        keeping(repeated),
-        ScriptedSeveral([chosen.choice(["v0", "v0", "v1", "-"]) for _ in range(50)], [False, False, True]),
-        mode,
-        candidates,
-    )
+    scripted = ScriptedSeveral([chosen.choice(["v0", "v0", "v1", "-"]) for _ in range(50)], [False, False, True])
+    guard, enforcer = guard_of(keeping(repeated), scripted, mode, candidates)
     answers = [answer for count in counts for answer in guard.answer_several(LEADER, count)]
     shown = [int(value[1:]) + 1 for answer in answers if (value := answer.values["age"]) is not None]
     assert not misses(shown, list(repeated))
