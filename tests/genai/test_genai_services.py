@@ -118,17 +118,8 @@ def test_a_text_is_asked_for_with_all_that_came_before(upstream: Upstream, wire:
     made = replace(chat, messages=before).generate("an elderly man")
     assert made.kind == "text"
     assert "elderly, man" in made.text
-    assert upstream.asked("/chat/completions") == [
-        {
-            "model": "texts",
-            "messages": [
-                {"role": "system", "content": "Be brief."},
-                *before,
-                {"role": "user", "content": "an elderly man"},
-            ],
-            "max_tokens": 9,
-        }
-    ]
+    messages = [{"role": "system", "content": "Be brief."}, *before, {"role": "user", "content": "an elderly man"}]
+    assert upstream.asked("/chat/completions") == [{"model": "texts", "messages": messages, "max_tokens": 9}]
 
 
 @pytest.mark.parametrize(

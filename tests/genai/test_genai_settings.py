@@ -161,12 +161,8 @@ def test_recovery_is_unknown_where_deadlines_are_less_than_the_values():
 
 
 def test_recovery_is_not_claimed_of_several_specifications_that_share_a_group():
-    configuration = read_config(
-        {"g": ["a", "b"], "h": ["c", "d"]},
-        {"group": "g", "repeated": 20},
-        {"paired": ["g", "h"], "repeated": 20},
-        simulation={"slack": 1},
-    )
+    specifications = {"group": "g", "repeated": 20}, {"paired": ["g", "h"], "repeated": 20}
+    configuration = read_config({"g": ["a", "b"], "h": ["c", "d"]}, *specifications, simulation={"slack": 1})
     (component,) = find_components(configuration)
     assert recovery_window(component, 1) is None
     found = bound_misses(configuration, works(0.9))

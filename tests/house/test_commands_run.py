@@ -244,13 +244,8 @@ def write_texts(folder, rng):
 def write_pictures(folder, rng):
     """Write tables about pictures, prompts, and configurations of a guard and a shield."""
     gender = rng.choice(["female", "male"], 60)
-    words = {
-        "condition": ["poor", "leader"] * 30,
-        "poor": "yes",
-        "leader": "yes",
-        "sequence": "openai_poor_seq2",
-        "file": "one.png",
-    }
+    words = {"condition": ["poor", "leader"] * 30, "poor": "yes", "leader": "yes"}
+    words |= {"sequence": "openai_poor_seq2", "file": "one.png"}
     table = pd.DataFrame({"gender": gender, "notebook_gender": gender, "true": gender, "said": gender, **words})
     table["label_gender"] = table["gender"].map({"female": "woman", "male": "man"})
     for name in ("answers", "genders"):

@@ -179,13 +179,8 @@ COMMANDS = flat(GROUPS)
 
 
 def options(command):
-    names = {
-        option
-        for parameter in command.get_params(typer.Context(command))
-        if parameter.param_type_name == "option"
-        for option in parameter.opts
-        if option != "--help"
-    }
+    parameters = [one for one in command.get_params(typer.Context(command)) if one.param_type_name == "option"]
+    names = {option for parameter in parameters for option in parameter.opts} - {"--help"}
     assert names
     return names
 

@@ -101,17 +101,8 @@ def test_work_goes_on_in_another_commit_of_a_checkout():
     assert evenhand.__version__.startswith(version.without_commit(evenhand.__version__))
 
 
-TRACKED = [
-    "LICENSE",
-    "README.md",
-    ".ci/run",
-    "docs/images/a.png",
-    "docs/a.md",
-    "docs/dossiers/x/a.pdf",
-    "src/evenhand/__init__.py",
-    "src/evenhand/py.typed",
-    "src/evenhand/sets/NOTICE.md",
-]
+TRACKED = ["LICENSE", "README.md", ".ci/run", "docs/images/a.png", "docs/a.md", "docs/dossiers/x/a.pdf"]
+TRACKED += [f"src/evenhand/{name}" for name in ("__init__.py", "py.typed", "sets/NOTICE.md")]
 
 
 def build(folder, *, without="", added=None):
@@ -161,13 +152,8 @@ OPTIONAL |= {"keras", "lightgbm", "matplotlib", "skl2onnx", "xgboost"}
 
 
 def run(code, cwd):
-    return subprocess.run(
-        [sys.executable, "-c", WITHOUT.format(optional=OPTIONAL) + code],
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [sys.executable, "-c", WITHOUT.format(optional=OPTIONAL) + code]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.full
@@ -272,11 +258,6 @@ def test_the_hook_runs_a_command_that_exists():
     (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text("utf-8"))
     words = hook["entry"].split()
     assert words[:2] == ["evenhand", "audit"]
-    run = subprocess.run(
-        [sys.executable, "-c", "from evenhand.cli.main import app; app()", *words[1:], "--help"],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=120,
-    )
+    command = [sys.executable, "-c", "from evenhand.cli.main import app; app()", *words[1:], "--help"]
+    run = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
     assert all(option in run.stdout for option in words[2:])

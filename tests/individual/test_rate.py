@@ -92,12 +92,8 @@ def test_equals_one_person_at_a_time(seed):
 
 def test_same_seed_same_result():
     model = linear([1.0, 2.0, 0.5], -2.5)
-    runs = [
-        individual.measure_flips(
-            model, people(everybody()), population.uniform_population(SCHEMA), config(seed=7)
-        ).model_copy(update={"seconds": 0.0})
-        for _ in range(2)
-    ]
+    given = model, people(everybody()), population.uniform_population(SCHEMA), config(seed=7)
+    runs = [individual.measure_flips(*given).model_copy(update={"seconds": 0.0}) for _ in range(2)]
     assert runs[0] == runs[1]
     assert individual.IndividualResult.from_json(runs[0].to_json()) == runs[0]
 
@@ -160,12 +156,8 @@ def test_census_network_rate_agrees_with_the_published_sample():
     model = npz.read_npz(shared("data", "certify", "AC-1.npz"), schema)
     anyone = population.uniform_population(schema)
     them = anyone.sample(2000, np.random.default_rng(0))
-    result = individual.measure_flips(
-        model,
-        people(them, schema),
-        anyone,
-        individual.FlipConfig(protected=("sex",), samples=100_000, confidence=0.999),
-    )
+    config = individual.FlipConfig(protected=("sex",), samples=100_000, confidence=0.999)
+    result = individual.measure_flips(model, people(them, schema), anyone, config)
     rate = rate_of(result, "sex", over="population").rate
     assert isinstance(rate, Estimated)
     assert rate.low <= expected["sampled_truth"]["sex"]["unfair_pct"] / 100 <= rate.high
@@ -200,13 +192,9 @@ class Asked:
 
 
 def counted(scorer: object, white_box: AdditiveNetwork | None, them: np.ndarray, **more: object):
-    return individual.measure_flips(
-        scorer,
-        people(them),
-        population.uniform_population(SCHEMA),
-        config(**({"samples": 2000, "examples": 0} | more)),
-        white_box=white_box,
-    )
+    asked = config(**({"samples": 2000, "examples": 0} | more))
+    anyone = population.uniform_population(SCHEMA)
+    return individual.measure_flips(scorer, people(them), anyone, asked, white_box=white_box)
 
 
 CROWD = everybody()[np.random.default_rng(5).integers(0, 30, size=3000)]

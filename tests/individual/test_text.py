@@ -175,12 +175,9 @@ def test_bad_lists(tmp_path, content, complaint):
 
 def test_limits_and_interrupts():
     texts = [f"he {i}" for i in range(6000)]
-    result = search.search_texts(
-        lambda batch: [float("she" in one) for one in batch],
-        texts,
-        protected=["gender"],
-        config=search.TextSearchConfig(budget=100, examples=3),
-    )
+    config = search.TextSearchConfig(budget=100, examples=3)
+    score = lambda batch: [float("she" in one) for one in batch]  # noqa: E731
+    result = search.search_texts(score, texts, protected=["gender"], config=config)
     assert 60 <= result.queries <= 100  # some are reserved for asking about flips again
     assert result.noise.people == 2  # two of the texts, anywhere, were asked about twice
     assert result.rates[0].n == result.rates[0].repeats.repeated == 10

@@ -43,16 +43,8 @@ def scorer(metric="demographic_parity_difference"):
 def test_cross_validation_gives_each_fold_its_own_groups(routing, people):
     X, y, sex = people
     model = LogisticRegression()
-    found = cross_validate(
-        model,
-        X,
-        y,
-        scoring={"gap": scorer()},
-        params={"sensitive_features": sex},
-        cv=3,
-        return_indices=True,
-        return_estimator=True,
-    )
+    options = {"scoring": {"gap": scorer()}, "params": {"sensitive_features": sex}, "cv": 3}
+    found = cross_validate(model, X, y, **options, return_indices=True, return_estimator=True)
     for fitted, test, score in zip(found["estimator"], found["indices"]["test"], found["test_gap"], strict=True):
         decided = fitted.predict(X.iloc[test])
         rates = [decided[(sex.iloc[test] == one).to_numpy()].mean() for one in ("female", "male")]

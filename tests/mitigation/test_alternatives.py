@@ -356,15 +356,8 @@ def test_an_interval_of_one_change_is_the_paired_one():
     score, favourable, group = rule_people(7, n=20_000)
     gap = RateGap.of("gap", group, favourable, 2)
     before, after = score > 0.5, score > np.array([0.49, 0.51])[group]
-    found = compare_frontier(
-        np.stack([before, after]),
-        favourable,
-        gap,
-        [1],
-        [gap.widest(one.astype(float)) for one in (before, after)],
-        confidence=0.95,
-        seed=0,
-    )
+    bases = [gap.widest(one.astype(float)) for one in (before, after)]
+    found = compare_frontier(np.stack([before, after]), favourable, gap, [1], bases, confidence=0.95, seed=0)
     change = found.gap[1]
     assert change.low < change.value < change.high < 0
     assert 1.96 <= found.critical < 2.6

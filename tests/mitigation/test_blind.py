@@ -263,14 +263,8 @@ def test_tables_that_do_not_fit_are_refused(model):
 
 def test_alternatives_read_what_stands_in_the_rows_and_keep_none_of_them(model, tmp_path):
     test = encode(SCHEMA, ASIDE)
-    done = find_alternatives(
-        Subject(model, encode(SCHEMA, FRAME)),
-        against="gap",
-        methods=("reweigh", "tilt"),
-        decide_without=("gender",),
-        accuracy_loss=0.3,
-        test=test,
-    )
+    options = {"against": "gap", "methods": ("reweigh", "tilt"), "decide_without": ("gender",)}
+    done = find_alternatives(Subject(model, encode(SCHEMA, FRAME)), accuracy_loss=0.3, test=test, **options)
     result, known = done.result, ASIDE[ASIDE["gender"] != REFUSED]
     assert result.test == len(known)
     assert result.candidates[0].test.accuracy == pytest.approx((model.predict(known) == known["hired"]).mean())

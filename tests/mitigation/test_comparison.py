@@ -490,13 +490,8 @@ def plausible_parts():
 def test_lines_by_hand(plausible_parts):
     """Wives are hired from grade 2 on, husbands from 5: married people of grades 2, 3 and 4 flip."""
     config = MitigationConfig(certify_effort=0)
-    (result,) = compare_candidates(
-        load_model(wives_first, PLAUSIBLE_SCHEMA),
-        [plausible_candidate(sexes_apart)],
-        plausible_parts,
-        (FlipMetric(("sex",)),),
-        config=config,
-    )
+    scorer, candidates = load_model(wives_first, PLAUSIBLE_SCHEMA), [plausible_candidate(sexes_apart)]
+    (result,) = compare_candidates(scorer, candidates, plausible_parts, (FlipMetric(("sex",)),), config=config)
     test = plausible_parts.test.individuals
     married = test[:, 1] > 0
     between = int((married & (test[:, 2] >= 2) & (test[:, 2] <= 4)).sum())

@@ -63,13 +63,8 @@ def setting(hidden=(8, 6), seed=0, n=200) -> tuple[TrainableNetwork, TrainingBat
     encoding = FeatureEncoding.fit_to_people(schema, rows)
     generator = torch.Generator().manual_seed(seed)
     network = TrainableNetwork.fresh(encoding, hidden, generator)
-    batch = TrainingBatch(
-        torch.from_numpy(rows),
-        torch.from_numpy(encoding.features(rows)),
-        torch.from_numpy((rows[:, 0] > 0).astype(np.float32)),
-        torch.from_numpy(groups),
-        0,
-    )
+    tensors = (rows, encoding.features(rows), (rows[:, 0] > 0).astype(np.float32), groups)
+    batch = TrainingBatch(*map(torch.from_numpy, tensors), 0)
     plan = plan_for(rows, rows[:, 0] > 0, groups, "a", 10)
     return network, batch, [plan, network, generator]
 

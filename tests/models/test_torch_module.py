@@ -209,15 +209,9 @@ def test_onnx_of_the_current_exporter(tmp_path, name):
     path = tmp_path / "model.onnx"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the exporter about its own code
-        torch.onnx.export(
-            network,
-            (INPUTS[:4],),
-            path,
-            dynamo=True,
-            verbose=False,
-            external_data=name == "a probability",
-            dynamic_shapes=({0: torch.export.Dim("people")},),
-        )
+        options = {"dynamo": True, "verbose": False, "external_data": name == "a probability"}
+        shapes = ({0: torch.export.Dim("people")},)
+        torch.onnx.export(network, (INPUTS[:4],), path, dynamic_shapes=shapes, **options)
     # The logits of this network lie within [0, 1], as probabilities do.
     scorer = load_model(path, CODES, output="logit" if name == "a logit" else None)
     np.testing.assert_allclose(scorer.scores(PEOPLE)[:, 1], own, atol=CLOSE)

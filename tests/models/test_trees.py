@@ -63,18 +63,9 @@ def tree(feature=(0,), threshold=(0.0,), left=(1,), right=(2,), default=(0,), le
     )
 
 
-HAND = [
-    tree(threshold=(30.0,), default=(1,), leaves=(-0.5, 0.25)),
-    tree(
-        feature=(1, 2),
-        threshold=(0, 0.5),
-        left=(2, 3),
-        right=(1, 4),
-        default=(0, 0),
-        leaves=(0.75, -1.0, 0.125),
-        sets={0: [0, 2]},
-    ),
-]
+SECOND = {"feature": (1, 2), "threshold": (0, 0.5), "left": (2, 3), "right": (1, 4), "default": (0, 0)}
+HAND = [tree(threshold=(30.0,), default=(1,), leaves=(-0.5, 0.25))]
+HAND += [tree(**SECOND, leaves=(0.75, -1.0, 0.125), sets={0: [0, 2]})]
 """Income at most 30 (or missing): -0.5, else 0.25. Town Ely or Ware: 0.75; else sex Female: -1, Male 0.125."""
 
 

@@ -391,14 +391,8 @@ SPELLINGS = [(True, False), (1, 0), (1.0, 0.0), ("1", "0"), ("1.0", "0.0"), ("Tr
 
 
 def words_monitor(measure="selection_rate", values=("female", "male"), **fields):
-    return Monitor(
-        {
-            "groups": {"by": ["sex"], "values": {"sex": list(values)}},
-            "watch": [{"gap": measure, "tolerance": 0.02}],
-            "fields": fields,
-            "seed": 1,
-        }
-    )
+    groups = {"by": ["sex"], "values": {"sex": list(values)}}
+    return Monitor({"groups": groups, "watch": [{"gap": measure, "tolerance": 0.02}], "fields": fields, "seed": 1})
 
 
 def event(i, decision, sex=None):
@@ -548,19 +542,8 @@ def test_labels_without_a_decision_are_named():
 
 
 def plan(**changed):
-    usual = {
-        "ratio": False,
-        "paired": False,
-        "smallest": 2,
-        "bound": 0.1,
-        "least": 1.1,
-        "threshold": math.inf,
-        "start": 0.8,
-        "further": 0.05,
-        "payments": 4,
-        "period": 2,
-        "half_life": 100.0,
-    }
+    usual = {"ratio": False, "paired": False, "smallest": 2, "bound": 0.1, "least": 1.1, "threshold": math.inf}
+    usual |= {"start": 0.8, "further": 0.05, "payments": 4, "period": 2, "half_life": 100.0}
     return BetPlan(**(usual | changed))
 
 

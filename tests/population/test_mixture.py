@@ -268,14 +268,8 @@ def test_the_data_itself():
     assert {tuple(row) for row in drawn} == {tuple(row) for row in rows}
 
 
-WIDE = SCHEMA.model_copy(
-    update={
-        "attributes": (
-            SCHEMA["age"].model_copy(update={"upper": 1e9}),
-            *SCHEMA.attributes[1:],
-        )
-    }
-)
+AGE = SCHEMA["age"].model_copy(update={"upper": 1e9})
+WIDE = SCHEMA.model_copy(update={"attributes": (AGE, *SCHEMA.attributes[1:])})
 AGES = np.array([18.0, 18, 19, 22, 1e9])
 
 
@@ -348,15 +342,9 @@ def test_the_likelihood_is_its_formula() -> None:
     rng = np.random.default_rng(3)
     model = LatentClasses(np.array([0.3, 0.7]), tuple(rng.dirichlet(np.ones(3), 2) for _ in range(2)), ())
     codes = np.array([[0, 2], [1, 1], [-1, 0], [2, -1], [-1, -1]])
-    expected = [
-        np.log(
-            sum(
-                model.weights[z] * np.prod([model.chances[g][z, code] for g, code in enumerate(row) if code >= 0])
-                for z in range(2)
-            )
-        )
-        for row in codes
-    ]
+    seen = [[(g, code) for g, code in enumerate(row) if code >= 0] for row in codes]
+    products = [[np.prod([model.chances[g][z, code] for g, code in row]) for z in range(2)] for row in seen]
+    expected = [np.log(np.dot(model.weights, product)) for product in products]
     found = model.log_likelihood(CodedPeople(codes, np.array([3, 3])), unseen=1e-9)
     assert found == pytest.approx(expected)
 

@@ -17,18 +17,8 @@ from reproductions.shields import FINITE, PERIODIC, PROPERTIES, STATIC_BW, STATI
 from reproductions.shields_classifiers import CLASSIFIERS, ENVIRONMENTS, describe_classifier, sample_environment
 from support import shared
 
-SMALL = replace(
-    shields.FULL,
-    kappas=("0.1", "0.2"),
-    horizon=30,
-    labelled_horizon=18,
-    runs=8,
-    period=14,
-    periods=3,
-    periodic_runs=4,
-    timed=(12,),
-    timed_labelled=(8,),
-)
+PERIODS = {"period": 14, "periods": 3, "periodic_runs": 4, "timed": (12,), "timed_labelled": (8,)}
+SMALL = replace(shields.FULL, kappas=("0.1", "0.2"), horizon=30, labelled_horizon=18, runs=8, **PERIODS)
 CONTEXT = Context(quick=True, seed=3)
 
 

@@ -232,16 +232,10 @@ def test_subdomain_faults_mark_their_position(condition: str, place: str) -> Non
     assert (shown[start : start + pointer.count("^")] or " ") == place
 
 
-@pytest.mark.parametrize(
-    "conditions",
-    [
-        ["age > 99"],
-        ["age < 20", "age > 20"],
-        ["race not in {White, Black, Asian-Pac, 'A, B and C', in}"],
-        ["age == 200"],
-        ["age == 18.5"],
-    ],
-)
+NOBODY = [["age > 99"], ["age < 20", "age > 20"], ["age == 200"], ["age == 18.5"]]
+
+
+@pytest.mark.parametrize("conditions", [*NOBODY, ["race not in {White, Black, Asian-Pac, 'A, B and C', in}"]])
 def test_an_empty_part(conditions: list[str]) -> None:
     with pytest.raises(OptionError, match=r"'(age|race)'"):
         parse_subdomain(SUBDOMAIN_SCHEMA, conditions)

@@ -116,13 +116,10 @@ def test_a_dropped_row_may_hold_anything_else():
 @given(st.data())
 def test_decode_then_encode_is_the_identity(data):
     rows = data.draw(st.integers(1, 8))
-    individuals = np.stack(
-        [
-            np.array(data.draw(st.lists(st.sampled_from(attribute.domain()), min_size=rows, max_size=rows)))
-            for attribute in SCHEMA.attributes
-        ],
-        axis=1,
-    )
+    columns = [
+        st.lists(st.sampled_from(attribute.domain()), min_size=rows, max_size=rows) for attribute in SCHEMA.attributes
+    ]
+    individuals = np.stack([np.array(data.draw(column)) for column in columns], axis=1)
     assert (encode(SCHEMA, decode(SCHEMA, individuals)).individuals == individuals).all()
 
 

@@ -50,12 +50,8 @@ class Cluster:
         """Start the server and wait until it answers."""
         arguments = ["-D", str(self.folder / "data"), "-p", str(self.port), "-k", str(self.folder), "-h", "127.0.0.1"]
         # Shared memory in files, for machines (containers) with hardly any of the other kind.
-        options = {
-            "fsync": self._fsync,
-            "max_connections": "60",
-            "shared_buffers": "32MB",
-            "dynamic_shared_memory_type": "mmap",
-        }
+        options = {"fsync": self._fsync, "max_connections": "60", "shared_buffers": "32MB"}
+        options["dynamic_shared_memory_type"] = "mmap"
         for name, value in options.items():
             arguments += ["-c", f"{name}={value}"]
         for _ in range(TRIES):

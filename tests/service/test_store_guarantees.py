@@ -459,15 +459,8 @@ ledger.close()
 @pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
 def test_two_processes_on_one_store_are_one_sequence(store_url):
     here = str(Path(__file__).parent)
-    both = [
-        subprocess.Popen(
-            [sys.executable, "-c", ONE_OF_TWO, store_url, first, here],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for first in ("0", "200")
-    ]
+    command, pipe = [sys.executable, "-c", ONE_OF_TWO, store_url], subprocess.PIPE
+    both = [subprocess.Popen([*command, first, here], stdin=pipe, stdout=pipe, text=True) for first in ("0", "200")]
     for one in both:
         assert one.stdout.readline() == "ready\n"
     said = [one.communicate("go\n", timeout=120)[0] for one in both]

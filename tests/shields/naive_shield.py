@@ -110,16 +110,8 @@ class Naive:
         if self.labelled and any(one["label"] is None for one in self.happened):
             self.prompt = False
         decision = self.choose(group, recommendation, cost)
-        self.happened.append(
-            {
-                "id": key,
-                "group": group,
-                "recommendation": recommendation,
-                "decision": decision,
-                "cost": cost,
-                "label": None,
-            }
-        )
+        entry = {"id": key, "group": group, "recommendation": recommendation, "decision": decision, "cost": cost}
+        self.happened.append({**entry, "label": None})
         return decision
 
     def observe(self, key, label):

@@ -175,14 +175,9 @@ def plans(draw):
     costs = tuple(sorted(draw(st.sets(st.floats(0, 5), min_size=1, max_size=3))))
     raw = [draw(st.floats(0.1, 1)) for _ in names]
     even = (1 / len(costs),) * len(costs)
-    inputs = Inputs(
-        names,
-        tuple(one / sum(raw) for one in raw),
-        tuple(draw(shares) for _ in names),
-        tuple(draw(shares) for _ in names) if draw(st.booleans()) else None,
-        costs,
-        ((even, even),) * len(names),
-    )
+    rates = tuple(one / sum(raw) for one in raw)
+    accept, label = (tuple(draw(shares) for _ in names) for _ in range(2))
+    inputs = Inputs(names, rates, accept, label if draw(st.booleans()) else None, costs, ((even, even),) * len(names))
     kinds = ["demographic_parity", "disparate_impact"] + ["equal_opportunity"] * (inputs.label is not None)
     kappa = draw(st.fractions(0, 1, max_denominator=1000))
     horizon = draw(st.integers(1, 200))

@@ -56,13 +56,8 @@ def states(plan):
 
 
 def same(one, other):
-    assert (one.plan, one.expected_cost, one.states, one.peak_bytes, one.seconds) == (
-        other.plan,
-        other.expected_cost,
-        other.states,
-        other.peak_bytes,
-        other.seconds,
-    )
+    fields = ("plan", "expected_cost", "states", "peak_bytes", "seconds")
+    assert all(getattr(one, field) == getattr(other, field) for field in fields)
     assert one.actions.form == other.actions.form
     assert stored(one) == stored(other)
 

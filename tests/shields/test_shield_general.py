@@ -123,14 +123,9 @@ def plans(draw: st.DrawFn, groups: int, longest: int) -> tuple[ShieldPlan, Welfa
     kind = draw(st.sampled_from(("demographic_parity", "equal_opportunity", "disparate_impact")))
     parts = draw(st.lists(st.integers(0, 4), min_size=groups, max_size=groups).filter(any))
     costs, weights = draw(st.sampled_from((((1.0,), ()), ((0.25, 2.0), ((0.3, 0.7), (0.8, 0.2))))))
-    inputs = Inputs(
-        tuple("abcd"[:groups]),
-        tuple(part / sum(parts) for part in parts),
-        draw(probabilities(groups)),
-        draw(probabilities(groups)),
-        costs,
-        (weights,) * groups if weights else (),
-    )
+    names, rates = tuple("abcd"[:groups]), tuple(part / sum(parts) for part in parts)
+    weighted = (weights,) * groups if weights else ()
+    inputs = Inputs(names, rates, draw(probabilities(groups)), draw(probabilities(groups)), costs, weighted)
     low, high = draw(st.sampled_from(list(itertools.combinations(range(7), 2))))
     bounds = WelfareBounds(Fraction(low, 6), Fraction(high, 6))
     # A ratio needs kappa 1 to allow bounds from 0 on; the bounds are what is kept.

@@ -210,15 +210,8 @@ ANY_WAIT = 10**9
 
 
 def plan_of(groups: str = "ab", **entries: Any) -> ShieldPlan:
-    return read_plan(
-        {
-            "property": "equal_opportunity",
-            "kappa": "1/3",
-            "horizon": 8,
-            "groups": {name: {"rate": 1 / len(groups), "accept": 0.5, "label": 0.5} for name in groups},
-            **entries,
-        }
-    )
+    members = {name: {"rate": 1 / len(groups), "accept": 0.5, "label": 0.5} for name in groups}
+    return read_plan({"property": "equal_opportunity", "kappa": "1/3", "horizon": 8, "groups": members, **entries})
 
 
 @cache

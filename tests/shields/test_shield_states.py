@@ -35,14 +35,8 @@ PLANS: dict[str, tuple[str, dict[str, Any]]] = {
 def policy_of(name: str) -> ShieldPolicy | PeriodicShield:
     groups, entries = PLANS[name]
     label = {"label": 0.5} if "property" in entries else {}
-    plan = read_plan(
-        {
-            "property": "demographic_parity",
-            "kappa": "1/3",
-            "groups": {group: {"rate": 1 / len(groups), "accept": 0.5, **label} for group in groups},
-            **entries,
-        }
-    )
+    members = {group: {"rate": 1 / len(groups), "accept": 0.5, **label} for group in groups}
+    plan = read_plan({"property": "demographic_parity", "kappa": "1/3", "groups": members, **entries})
     if plan.kind == "static-bw" and len(groups) > 2:
         return synthesize_separable(plan)
     return PeriodicShield(plan) if plan.makes_periods else synthesize(plan)

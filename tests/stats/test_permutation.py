@@ -300,13 +300,9 @@ def test_means_by_pairs():
     mean, variance, n = np.array([0.2, 0.35, 0.3]), np.array([0.01, 0.02, 0.015]), np.array([100, 200, 150])
     level = bonferroni(0.95, 3)
     low, high = adjusted_mean_interval(mean, variance, n, level)
-    intervals = [
-        (
-            mean[i] - mean[j] - np.hypot(mean[i] - low[i], high[j] - mean[j]),
-            mean[i] - mean[j] + np.hypot(high[i] - mean[i], mean[j] - low[j]),
-        )
-        for i, j in [(1, 0), (1, 2), (2, 0)]
-    ]
+    down, up = mean - low, high - mean
+    pairs = [(mean[i] - mean[j], i, j) for i, j in [(1, 0), (1, 2), (2, 0)]]
+    intervals = [(gap - np.hypot(down[i], up[j]), gap + np.hypot(up[i], down[j])) for gap, i, j in pairs]
     expected = max(below for below, _ in intervals), max(above for _, above in intervals)
     assert largest_difference_of_means(mean, variance, n) == pytest.approx(expected)
 

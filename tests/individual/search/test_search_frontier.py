@@ -34,15 +34,8 @@ def test_with_enough_budget_nobody_is_left_out(kind, seed, constrained, allow_in
     data = people(12, seed)
     rules = ["years <= grade + 3", "not (job == cook and level == high)"] if constrained else []
     tried = 32 if kind == "tree" else 0  # an estimator is tried when it is loaded, at the budget's expense
-    result = search.search(
-        model,
-        data,
-        budget=2 * len(DOMAIN) + tried,
-        constraints=rules,
-        allow_infeasible=allow_infeasible,
-        samples=0,
-        seed=seed,
-    )
+    options = {"constraints": rules, "allow_infeasible": allow_infeasible, "samples": 0, "seed": seed}
+    result = search.search(model, data, budget=2 * len(DOMAIN) + tried, **options)
     space = ProfileSpace(data, constraints=rules, allow_infeasible=allow_infeasible)
     admissible = {tuple(row) for row in DOMAIN[space.is_admissible(DOMAIN)].tolist()}
     assert profiles(result) == flipping(model, space) & admissible

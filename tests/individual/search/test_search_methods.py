@@ -40,18 +40,8 @@ CASES = [(name, kind) for name in METHODS for kind in MODELS if kind == "network
 def test_everything_found_is_true(name, kind, seed, constrained, allow_infeasible):
     model, data = MODELS[kind](seed), people(12, seed)
     rules = ["years <= grade + 3", "not (job == cook and level == high)"] if constrained else []
-    result = search.search(
-        model,
-        data,
-        method=name,
-        seeds=6,
-        local=12,
-        budget=3000,
-        constraints=rules,
-        allow_infeasible=allow_infeasible,
-        samples=0,
-        seed=seed,
-    )
+    options = {"constraints": rules, "allow_infeasible": allow_infeasible, "samples": 0, "seed": seed}
+    result = search.search(model, data, method=name, seeds=6, local=12, budget=3000, **options)
     found = result.table
     space = ProfileSpace(data, constraints=rules, allow_infeasible=allow_infeasible)
     rows = [tuple(row) for row in found.unprotected.tolist()]
@@ -120,14 +110,8 @@ def test_attributes_on_which_both_assignments_disagree_stay():
         assert np.sign(found).tolist() == [[1, 1], [-1, 1]]
         return found
 
-    move_to_boundary(
-        oracle,
-        np.array([[5.0, 5.0]]),
-        np.array([0]),
-        np.random.default_rng(0),
-        1,
-        SlopePlan(slopes, decay=0.5, update=5),
-    )
+    plan, start = SlopePlan(slopes, decay=0.5, update=5), np.array([[5.0, 5.0]])
+    move_to_boundary(oracle, start, np.array([0]), np.random.default_rng(0), 1, plan)
     assert oracle.queries == 2 + 2 + 2
     later = oracle.ask(np.array([[5.0, 4.0]]))
     assert oracle.queries == 6  # b went down, a stayed: this was asked about
@@ -139,14 +123,9 @@ def test_momentum_keeps_half_of_former_slopes():
     given_slopes = iter([np.array([[1.0, 1.0], [1.0, 1.0]]), np.array([[-0.4, -0.6], [-0.4, -0.6]])])
     space = ProfileSpace(HAND)
     visited: list[list[list[float]]] = []
-    move_to_boundary(
-        Watching(model, space, visited),
-        np.array([[5.0, 5.0]]),
-        np.array([0]),
-        np.random.default_rng(0),
-        2,
-        SlopePlan(lambda oracle, rows, which, scores: next(given_slopes), decay=0.5, update=5),
-    )
+    plan = SlopePlan(lambda oracle, rows, which, scores: next(given_slopes), decay=0.5, update=5)
+    watching, start = Watching(model, space, visited), np.array([[5.0, 5.0]])
+    move_to_boundary(watching, start, np.array([0]), np.random.default_rng(0), 2, plan)
     # 0.5 * 1 - 0.4 > 0 still goes down, 0.5 * 1 - 0.6 < 0 turns up again.
     assert visited == [[[5, 5]], [[4, 4]], [[3, 5]]]
 
