@@ -105,7 +105,7 @@ def test_screen_page_and_every_sequence(evenhand, files, tmp_path):
     )
     assert "1, 6 items" in ran.out
     assert "2, 1 item" in ran.out
-    assert "every value of age appears, again and again: y within 4, o within 3 items" in " ".join(ran.out.split())
+    assert "every value of age appears repeatedly: y within 4, o within 3 items" in " ".join(ran.out.split())
     assert "75.0 % of the pairs of values appear (3 of 4)" in ran.out
     assert str(page) in ran.out
     assert ": asked = leader</h1>" in page.read_text("utf-8")

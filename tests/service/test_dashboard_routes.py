@@ -216,7 +216,7 @@ def test_lanes_shrink_by_one_with_every_item_and_begin_again(studio):
             assert after == wanted
         assert state["rows"][name]
         assert stands[name]["counts"]["missed"] == 0
-    assert "again and again" in ask(studio, "/streams/studio")["guarantee"]
+    assert "repeatedly" in ask(studio, "/streams/studio")["guarantee"]
 
 
 def test_of_many_values_those_that_are_due_first_are_shown(tmp_path):

@@ -51,7 +51,7 @@ def record_labels(scorer: Scorer, people: People, weights: PeopleWeights | None,
     """Describe the answers of a model for all people as labels, including those that the data lack.
 
     Raises:
-        OptionError: The model predicts a label that the order of ordinal labels lacks.
+        OptionError: The model predicts a label that is missing from the ordinal labels.
     """
     target = people.schema.target
     known = target.values or ()

@@ -152,7 +152,7 @@ def _read_people(
 
 @contextmanager
 def _refusing_texts(model: str, config: mitigation.MitigationConfig, *, trust: bool) -> Iterator[None]:
-    """Explain errors whose cause is that the findings or the model concern texts."""
+    """Explain errors caused by findings or a model about texts."""
     from evenhand.mitigation.findings import concern_texts
     from evenhand.models.blackbox.text_model import reads_texts
     from evenhand.models.load import OBJECT_LOADERS, load_stored_object

@@ -31,7 +31,7 @@ ROWS: ConfigOptions[SubgroupConfig] = ConfigOptions(
 NUMBERS: ConfigOptions[NumberSubgroupConfig] = ConfigOptions(
     "evenhand.subgroups:NumberSubgroupConfig",
     ("measure", "depth", "judged", "per", "time_limit", "budget"),
-    about="a number that is decided",
+    about="a predicted number",
     renamed={"judged": "judge"},
 )
 TEXTS: ConfigOptions[TextSubgroupConfig] = ConfigOptions(

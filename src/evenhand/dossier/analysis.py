@@ -58,7 +58,7 @@ def compile_dossier(
         results: Results of mitigations, searches for alternatives and refutations, or their JSON files.
 
     Raises:
-        DossierError: The people, the outcomes or the configuration do not permit a dossier; ``code`` states why.
+        DossierError: The dossier cannot be computed from these people, outcomes or settings; ``code`` states the reason.
         DataError: A result cannot be read, or its kind or schema version is not supported.
         OptionError: An entry of the configuration is missing, unknown or invalid.
     """
@@ -206,7 +206,7 @@ def find_changed_cells(written: DossierResult, frame: Any, *, results: Sequence[
         results: Results that the dossier is based on, in the same order.
 
     Raises:
-        OptionError: The dossier is based on results, and they are missing.
+        OptionError: The results that the dossier is based on are missing.
         DossierError: The people do not fit the configuration.
     """
     if written.evidence and not results:

@@ -39,5 +39,5 @@ class ConfusionConfig(Config):
     repeated: int | tuple[int, ...] | None = setting(
         None, "deadlines to examine: one for all values, such as 6, or one for each value, such as 5,6,6,9"
     )
-    tolerated: float = setting(0.05, "maximum share of wrong labels of a guaranteed deadline", ge=0, lt=1)
+    tolerated: float = setting(0.05, "maximum share of wrong labels for a deadline to count as guaranteed", ge=0, lt=1)
     confidence: float = setting(0.95, "joint confidence level of all intervals", gt=0, lt=1)

@@ -83,7 +83,7 @@ class Sample(ABC):
 
     @property
     def labelled(self) -> Booleans:
-        """Mask of the entries with a known true label or value; of all entries without true labels."""
+        """Mask of the entries with a known true label or value; all True if there are no true labels."""
         return np.ones(len(self.bins), dtype=np.bool_) if self.truth is None else find_labelled(self.truth)
 
     @abstractmethod

@@ -32,7 +32,7 @@ class Finding(ResultPart):
     Attributes:
         rules: Shortest description of its people, attribute -> values or range.
         words: Description in words.
-        size, rest: Number of people inside, and of those they are compared with.
+        size, rest: Number of people inside, and in the comparison group.
         rate, rest_rate: Shares with the outcome, or means.
         gap: ``rate - rest_rate`` (with a control variable, the average over its strata).
         low, high: Interval of the gap, adjusted for all tests.

@@ -135,7 +135,7 @@ class CellTable:
         mean: Weighted mean of the values, 0 if there are no people.
         width: Width of the range of the values, at least 1.
         skewness: Skewness of the unweighted values in each stratum, 0 where all are equal, shape (strata,).
-        moments: Moments that groups are compared by, shape (n,) each: 1, v and v^2 of values v, or with weights w:
+        moments: Moments that are compared between groups, shape (n,) each: 1, v and v^2 of values v, or with weights w:
             1, w, w^2, w v, w^2 v, w^2 v^2 and w^3.
         total_moments: Sums of the moments in each stratum, shape (moments, strata).
         cell_moments: Sums of the moments in each occupied cell, shape (moments, cells).

@@ -417,7 +417,7 @@ def worst_answer(result: SubgroupResult) -> Metric:
             *numbers[1:],
             " to ".join(ends),
             result.confidence,
-            f"on {result.people:,} people",
+            f"gap of {worst.words}, on {result.people:,} people",
         )
     notes = [finding_sentence(result, worst).rstrip("."), f"adjusted interval, simultaneous over {scope}"]
     step = "the Subgroups section lists the other affected groups; look closer with evenhand subgroups"

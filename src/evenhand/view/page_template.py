@@ -84,9 +84,9 @@ NARROW_TABLE = 3
 """Maximum number of columns of tables that share a row."""
 
 KINDS = {
-    "observed": "counted on what was there; its interval is for the people or things these stand for",
+    "observed": "counted in the data; its interval is for the population that the data were sampled from",
     "estimated": "from a random sample; the true number lies in the interval with the stated confidence",
-    "proved": "follows from the model itself; no sampling is in it",
+    "proved": "follows from the model itself, without sampling",
 }
 """Meaning of the kinds of numbers."""
 

@@ -107,7 +107,7 @@ class ScoreTable:
     @classmethod
     def of(cls, cells: Sequence[Cells]) -> ScoreTable:
         """Compute the distribution of the sum of the terms of independent attributes."""
-        # The terms of many numbers take much memory, so they are computed again below.
+        # Storing the terms of many numbers takes too much memory, so they are recomputed below.
         ends = [
             (low.min(), low.max() - low.min(), (high - low).max(), np.maximum(abs(low), abs(high)).max())
             for low, high in map(_terms_of, cells)

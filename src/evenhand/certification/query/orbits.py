@@ -190,7 +190,7 @@ def orbit_question_of(
     schema = network.schema
     names = tuple(dict.fromkeys(schema.protected if protected is None else protected))
     if population.schema.names != schema.names:
-        raise OptionError("the population and the model are about different attributes")
+        raise OptionError("the population and the model have different attributes")
     form = NormalForm.of(network, where=where, threshold=threshold, bands=bands)
     hub = tuple(schema.names[i] for i in population.hub.columns)
     name = population.name + (f", where {form.asked}" if form.asked else "")

@@ -413,7 +413,7 @@ class AskedDomain:
         )
         assignments = schema.assignments(names, among=among)
         if population is not None and population.schema.names != schema.names:
-            raise OptionError("the population and the model are about different attributes")
+            raise OptionError("the population and the model have different attributes")
         varied = schema.positions(names)
         marginals = [None] * len(schema.attributes) if population is None else population.marginals
         name = UNIFORM_POPULATION if population is None else population.name

@@ -13,7 +13,7 @@ from evenhand.checker.kernels import decide_sets, jit
 from evenhand.checker.trees.forest import MAX_LEAVES, MAX_WAITING
 
 FAR = 1 << 61
-"""Number beyond all margins."""
+"""Number larger than all margins."""
 
 
 @jit

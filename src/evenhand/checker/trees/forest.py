@@ -128,7 +128,7 @@ def whole_forest_of(question: RecordedTrees, least: int) -> Any:
         results = question.assigned[mine[axis[mine] < 0]]
         if not len(results):
             results = np.zeros((1, question.assigned.shape[1]), dtype=np.bool_)
-        # Joint protected values with equal results of all of the tree's tests of protected attributes are one kind.
+        # Joint protected values that no test of the tree distinguishes are one kind.
         _, row, which = np.unique(results, axis=1, return_index=True, return_inverse=True)
         kinds.append(len(row))
         kind.append(which.ravel())

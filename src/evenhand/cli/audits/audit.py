@@ -84,7 +84,7 @@ def _train_example(name: str, people: DataOptions, *, accept_proposals: bool) ->
     """Train a model on a data set, and return it with the people held out from its training."""
     dataset = datasets.load_dataset(name)
     trained, held_out = auditing.train_example(dataset, seed=people.seed)
-    source = DataSource(held_out, dataset.schema, f"data set {name}, people held out from training")
-    model_name = f"logistic regression trained on {name}"
+    source = DataSource(held_out, dataset.schema, f"{name}, held-out people")
+    model_name = "logistic regression"
     encoded = people.encode(source, accept_proposals=accept_proposals)
     return models.Subject(trained, encoded, source.name, model_name, held_out=True)

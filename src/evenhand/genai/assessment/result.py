@@ -119,10 +119,10 @@ class SpecificationVerdict(ResultPart):
         if self.beta is None:
             return about
         if len(set(self.beta)) == 1:
-            return f"{about} within {self.beta[0]} items, again and again"
+            return f"{about} within {self.beta[0]} items, repeatedly"
         each = [f"{value} within {beta}" for value, beta in zip(self.values, self.beta, strict=False)]
         more = f" and {len(each) - NAMED_DEADLINES:,} more" if len(each) > NAMED_DEADLINES else ""
-        return f"{about}, again and again: {', '.join(each[:NAMED_DEADLINES])}{more} items"
+        return f"{about} repeatedly: {', '.join(each[:NAMED_DEADLINES])}{more} items"
 
 
 class MissingCombination(ResultPart):

@@ -196,7 +196,7 @@ class SpecificationSuccess(ResultPart):
         specification: Name of the specification.
         samples: Groups with a sample.
         missing: Groups without a sample, whose labels are assumed to be correct.
-        tolerated: Maximum share of wrong labels of a guaranteed deadline.
+        tolerated: Maximum share of wrong labels for a deadline to count as guaranteed.
         values: Effect on each deadline. Empty without samples.
         guaranteed: Whether all deadlines are guaranteed. None if this depends on labels that are assumed to be correct.
     """
@@ -344,7 +344,7 @@ class ConfusionResult(Result):
         sample: Counts of labels.
         right: Share of the items with each label that show its value.
         found: Share of the items that show each value that are labelled with it.
-        tolerated: Maximum share of wrong labels of a guaranteed deadline.
+        tolerated: Maximum share of wrong labels for a deadline to count as guaranteed.
         worth: Effect on deadlines.
     """
 

@@ -366,7 +366,7 @@ class Enforcer:
             text = ", ".join(f"{label} within {deadline}" for label, deadline in deadlines.items())
             if len(set(deadlines.values())) == 1:
                 text = f"every value within {deadlines[requirement.labels[0]]} items"
-            lines.append(f"{name}: {text}, again and again")
+            lines.append(f"{name}: {text}, repeatedly")
             counts = self.counts[name]
             if counts["asked"]:
                 lines.append(f"  {counts['obeyed']} of {counts['asked']} attempts at required values succeeded")

@@ -267,7 +267,7 @@ def _judge_alone(requirement: Requirement, obstacles: list[_Obstacle]) -> Specif
         faults, smallest = tuple(range(len(deadlines))), region
     about = ", ".join(f"{requirement.labels[k]} within {deadlines[k]}" for k in faults)
     if smallest.verdict == "infeasible":
-        reason = f"{requirement.name}: no order of items shows {about}, again and again"
+        reason = f"{requirement.name}: no order of items shows {about} repeatedly"
         hint = f"deadlines of {len(deadlines)} or more for every value can always be kept"
     else:
         reason = f"{requirement.name}: whether {about} can be kept is not known: more than {MAX_GAME_STATES:,} states"

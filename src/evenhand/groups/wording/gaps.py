@@ -157,7 +157,7 @@ def gap_sentences(result: GroupMetrics) -> list[str]:
 
 
 def gap_answers(result: GroupMetrics) -> Iterator[Metric]:
-    """Yield the metrics of the summary: the main gap by each attribute, also by those only known as a probability."""
+    """Yield the metrics of the summary: the main gap by each attribute, whether recorded or a probability."""
     main = _main_gap(result)
     gaps = [(breakdown, breakdown.gap(main.difference), main.title) for breakdown in result.breakdowns]
     gaps += [(proxies, proxies.gaps[0], f"{main.title}, by probability") for proxies in result.proxies]

@@ -60,8 +60,8 @@ def threshold_blocks(curves: ThresholdCurves) -> Iterator[Block]:
         thresholds = f"The {count} thresholds divide the people into parts of similar size, from {scores}"
     labels = "" if curves.curve("accuracy") else " The data has no true labels, so there is no accuracy."
     yield Text(
-        "The effect of a decision by the score alone, for each threshold "
-        f"{'up to which' if curves.low_is_good else 'at or above which'} people are selected. {thresholds}. The band "
+        "Decisions by the score alone, if people with a score "
+        f"{'up to' if curves.low_is_good else 'of at least'} the threshold are selected. {thresholds}. The band "
         "of each curve is simultaneous over all thresholds, so the curve may be used to choose a threshold."
         f"{labels} At the two ends, none or all are selected, so there is no gap."
     )

@@ -169,7 +169,7 @@ class ProfileSpace:
         return possible
 
     def is_comparable(self, unprotected: Floats, *, by_data: bool | None = None) -> Booleans:
-        """Compute a mask of the profiles (n, U) that are the first with their people, two of whom are comparable."""
+        """Compute a mask of the first profile (n, U) of each set of people, if two of the people are comparable."""
         comparable = np.asarray(self.compared(unprotected, by_data=by_data).sum(axis=1) > 1)
         if self.moved:
             profiles = unprotected[comparable]

@@ -60,7 +60,7 @@ class Database:
 
     **Durability.** With ``durable=True``, a committed transaction survives a power cut. In SQLite (write-ahead log,
     ``synchronous=FULL``), the commit waits until the log is on the disk; in PostgreSQL (``synchronous_commit`` on),
-    until the log of the server is, and that of its standbys if the server is configured so. With ``durable=False``, the
+    for the logs of the server and of its synchronous standbys, if there are any. With ``durable=False``, the
     commit does not wait (``NORMAL``, ``synchronous_commit=off``): the transaction survives the end of the process, but
     a power cut may lose it.
 

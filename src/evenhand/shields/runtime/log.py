@@ -103,7 +103,7 @@ def replay_log(shield: Shield, log: Iterable[Mapping[str, Any]]) -> ShieldReplay
         log: The entries, in their order.
 
     Raises:
-        DataError: An entry is not an entry of a log.
+        DataError: An entry is invalid.
     """
     decisions = labels = 0
     for number, entry in enumerate(log, start=1):

@@ -246,7 +246,7 @@ def _describe_not_walked(policy: ShieldPolicy, walked: bool) -> str:
         return f"{policy.states:,} states are too many to visit"
     if plan.kind not in PERIODIC_KINDS:
         return ""
-    later = f"not visited, and fair, counted with all before them, as long as {describe_assumption(plan)}"
+    later = f"not visited, but fair, counted with all earlier periods, as long as {describe_assumption(plan)}"
     own = "; a running shield synthesises its periods from the plan, and does not use this table"
     return later + own if policy.makes_own_periods else later
 

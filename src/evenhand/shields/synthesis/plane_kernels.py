@@ -65,7 +65,7 @@ class PlaneChecks(NamedTuple):
 
 @compile_kernel(nogil=True, error_model="numpy", inline="always")
 def gain_at(values, rejected, accepted, offset):
-    """Return what an acceptance gains in a state: not a number if the state is dead."""
+    """Compute the gain of an acceptance in a state: NaN if the state is dead."""
     return values[np.uint64(rejected + offset)] - values[np.uint64(accepted + offset)]
 
 

@@ -120,8 +120,8 @@ def search_sampled(
             f"Its interval, gap ± summed margins, is stated as {config.confidence:.3g} x {config.confidence:.3g} = "
             f"{config.confidence**2:.4g} for one rule set chosen beforehand. It is not corrected for the "
             f"{len(finished):,} subgroups tested, and some intervals of a fair model exclude 0.",
-            "Samples are drawn from the same people again and again, so the interval does not widen if a group has "
-            "few people. It is about the decisions around these people, not around people like them.",
+            "Samples are drawn repeatedly from the same people, so the interval does not widen if a group has few "
+            "people. It covers decisions near these people, not the population that they are from.",
             "There is no minimum number of people outside a rule set.",
         ),
         table_reading=people.reading,

@@ -117,7 +117,7 @@ def compiled_problem_of(query: Query) -> CompiledProblem:
     axes = _attribute_axes(query.cells, start, line, reaches)
     biases = query.biases + moved + lift
     if joint:
-        # The assignment is an attribute that is bounded over but not counted.
+        # The assignment is an attribute with bounds, but it is not counted.
         start, line, reaches = np.append(start, len(columns)), np.append(line, False), np.append(reaches, 0.0)
         columns = np.concatenate([columns, biases - biases[0]])
     gammas = np.zeros(depth + 1)
@@ -289,7 +289,7 @@ LaneBuffers = array_table(
     "LaneBuffers",
     __name__,
     {
-        # Range of each attribute that is bounded over, and scores of its splits.
+        # Range of each attribute with bounds, and scores of its splits.
         "lo hi score": "float64 held lanes",
         # Cells of one lane's box; scores and widths while its splits are planned.
         "low high width": "int64 attributes",

@@ -207,7 +207,7 @@ class BiasChart {
     put(drawing, this.mark);
     const shown = this.total > rows.length ? `The latest ${count(rows.length)} of ${many(this.total, "entry", "entries")}` : many(rows.length, "entry", "entries");
     const marked = rows.filter((row) => row.marked).length;
-    say(this.caption, `${shown}, ${moment(rows[0].at)} to ${moment(last.at)}; ${this.words.tick === "advised" ? `${count(marked)} advised` : many(marked, "intervention")}. ${borders(rows).length ? "Vertical lines: a new period." : ""}${cut ? ` Above ${share(high)} the lines are cut off.` : ""} Point at it, or use the arrow keys, to read single decisions.`);
+    say(this.caption, `${shown}, ${moment(rows[0].at)} to ${moment(last.at)}; ${this.words.tick === "advised" ? `${count(marked)} advised` : many(marked, "intervention")}. ${borders(rows).length ? "Vertical lines: a new period." : ""}${cut ? ` Above ${share(high)} the lines are cut off.` : ""} Point at the chart, or use the arrow keys, to read single decisions.`);
     this.slider.reset();
     this.#choose(this.slider.at());
   }
