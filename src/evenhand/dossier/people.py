@@ -334,7 +334,7 @@ def _find_selected(column: CodedColumn, words: Mapping[str, int], outcome: Outco
     if others and (not alone or any(means_unknown(word, outcome=True) or folded(word) in variants for word in others)):
         message = "words of the outcome that mean neither selected nor rejected"
         hint = f"{_propose(others, listed)}enter each under `selected`, `rejected` or `unknown`, such as "
-        hint += f"outcome: {{selected: [{listed[0]}], rejected: [{others[0]}]}}"
+        hint += f"outcome: {{rejected: [{others[0]}]}}"
         _refuse(column, column.map(others.__contains__), message, "not-a-decision", location, hint)
     return {word for word in words if keys[word] in selected}
 

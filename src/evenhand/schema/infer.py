@@ -491,7 +491,8 @@ class _ColumnReview:
                 listed = "; ".join(", ".join(map(repr, words)) for words in variants)
                 problem = f"has values that differ only in case, spaces or look-alike characters: {listed}"
             if problem:
-                return self._propose(problem, None, "use one spelling in the data")
+                merge = f"; for {list_values(unknown)} accept the proposal (`accept_proposals=True`)" if unknown else ""
+                return self._propose(problem, None, f"use one spelling in the data{merge}")
         if unknown and len(known) < 2:
             problem = f"has {list_values(unknown)} besides {list_values(known) or 'no other value'}"
             return self._propose(problem, None, "if these are groups, list them as `values` in a schema")
