@@ -58,7 +58,7 @@ def compile_dossier(
         results: Results of mitigations, searches for alternatives and refutations, or their JSON files.
 
     Raises:
-        DossierError: The dossier cannot be computed from these people, outcomes or settings; ``code`` states the reason.
+        DossierError: No dossier is possible for these people, outcomes or settings; ``code`` states the reason.
         DataError: A result cannot be read, or its kind or schema version is not supported.
         OptionError: An entry of the configuration is missing, unknown or invalid.
     """

@@ -172,7 +172,7 @@ class _CustomMetric(NamedTuple):
         return Estimator(self.name, sizes, n, limits, method, "" if weights is None else ", weighted", unknown=reasons)
 
     def measure(self, rows: Integers, draws: int, limits: Floats, confidence: float, rng: np.random.Generator) -> str:
-        """Compute the metric of the given rows with its interval, in ``limits``, or return the reason if there is none."""
+        """Compute the metric of the given rows with its interval, in ``limits``, or a reason if there is none."""
         if not len(rows):
             return "there are no people with a true label"
         value, reason = self.value(rows)

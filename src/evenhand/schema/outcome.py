@@ -278,7 +278,7 @@ class OutcomeColumn:
             rows = self.coded.map(lambda value: any(value in words for words in variants))
             raise DataError(
                 f"column {self.name!r} has the same word in several spellings: {self.coded.describe(rows)}",
-                hint="use one spelling in the data, also in protected columns; in pandas, column.str.strip().str.lower()",
+                hint="use one spelling, in protected columns too; with pandas: column.str.strip().str.lower()",
             )
 
     def known_words(self, explicit: Collection[Value] = ()) -> list[Value]:

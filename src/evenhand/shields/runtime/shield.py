@@ -722,7 +722,7 @@ class Shield:
             bound, attained = worst_bias_among(plan.property, ends + np.array(self.past)), True
             how = f"the largest over all futures{' in this period' if self._has_later_periods else ''}"
         elif self.has_guarantee and self._has_later_periods:
-            bound, how = plan.property.kappa, "every possible end of this period is fair, counted with all earlier periods"
+            bound, how = plan.property.kappa, "every end of this period is fair, counted with all earlier periods"
         elif self.has_guarantee:
             how = why_nothing_is_required(plan) or ""
             if not how:
