@@ -128,7 +128,7 @@ def test_a_metric_of_ones_own_by_name_and_in_gates(evenhand, table, tmp_path, mo
         (["--metric", "cost"], "expected a metric as NAME=module:function, got 'cost'"),
         (["--metric", "cost=prices:cost"], "expected one metric called 'cost', got two"),
         (["--metric", "other=prices:price"], "there is no 'price' in prices"),
-        (["--metric", "other=prices:nothing"], "expected a function as metric 'other'"),
+        (["--target", "hired", "--metric", "other=prices:nothing"], "expected a function as metric 'other'"),
         (["--metric", "certified=prices:cost", "--fail-on", "certified > 1"], "is the name of another number"),
         (["--fail-on", "costs > 1"], "did you mean 'cost'"),
         ([], "metric 'cost' needs y_true"),
