@@ -88,7 +88,7 @@ def test_json_alone_on_standard_output(evenhand, files):
     ],
 )
 def test_what_is_a_misspelt_value(label, value, misspelt):
-    items = ItemTable(pd.DataFrame({"sex": [label]}))
+    items = ItemTable(pd.DataFrame({"sex": [label, "other"]}))
     if misspelt:
         with pytest.raises(DataError, match="did you mean"):
             items.check_labels("sex", [value, "other"])

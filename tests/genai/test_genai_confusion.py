@@ -4,6 +4,7 @@ from collections import Counter
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from genai_reference import read_config
 from hypothesis import given, settings
@@ -11,7 +12,14 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from evenhand.errors import DataError, OptionError
-from evenhand.genai import ConfusionConfig, ConfusionMatrix, Enforcer, GenerationConfig, measure_confusion
+from evenhand.genai import (
+    ConfusionConfig,
+    ConfusionMatrix,
+    Enforcer,
+    GenerationConfig,
+    measure_confusion,
+    read_sequences,
+)
 from evenhand.genai.assessment.check import check_configuration
 from evenhand.genai.backends import pictures
 from evenhand.genai.backends.generator import parse_instruction
@@ -145,6 +153,33 @@ def test_a_sample_is_read_to_the_letter(tmp_path):
         read_sample(file, ConfusionConfig(conditions={"who": "c"}))
     with pytest.raises(DataError, match="no column 'truth'"):
         read_sample(file, ConfusionConfig(true="truth"))
+
+
+@pytest.mark.parametrize(
+    ("true", "said", "message"),
+    [
+        (["female", "male"], ["Female", "male"], "'Female' in the column 'said' .* did you mean 'female'"),
+        (["female", "Female"], ["female", "male"], "'female' in the column 'true' .* did you mean 'Female'"),
+        (["female", "male"], ["None", "male"], "did you mean 'none'"),
+        (["female", "male"], ["woman", "man"], "no label in the column 'said' is a value: man, woman"),
+        (["female", "NA"], ["female", "male"], "'NA' is not a value"),
+        (["female", "male", "Total"], ["female", "male", "2"], "row 3 seems to total the others"),
+    ],
+)
+def test_labels_that_are_no_values_are_refused(true, said, message):
+    with pytest.raises(DataError, match=message):
+        read_sample(pd.DataFrame({"true": true, "said": said}), ConfusionConfig())
+    with pytest.raises(OptionError, match="'said' twice"):
+        read_sample(pd.DataFrame({"true": true, "said": said}), ConfusionConfig(true="said"))
+
+
+def test_words_for_unknown_need_not_appear_and_conditions_have_one_spelling():
+    frame = pd.DataFrame({"sex": ["f", "m", "unknown"] * 4, "asked": ["nurse", "Nurse", "clerk"] * 4})
+    (recorded,) = read_sequences(frame, ["sex"])
+    assert recorded.values == {"sex": ("f", "m")}
+    with pytest.raises(DataError, match="did you mean 'Nurse'"):
+        read_sequences(frame, ["sex"], conditions={"asked": "nurse"})
+    assert len(read_sequences(frame, ["sex"], conditions={"asked": "clerk"})[0]) == 4
 
 
 def test_a_configuration_names_samples_beside_it(tmp_path):

@@ -195,7 +195,7 @@ def test_what_a_table_says_of_prompts():
         (
             TABLE.assign(sex="female"),
             ItemColumns(),
-            "no label in the column 'sex' is a value of the group 'sex': female",
+            "no label in the column 'sex' is a value: female",
         ),
         (TABLE.assign(condition="rich"), ItemColumns(), "no item was requested for 'leader' or 'poor'"),
         (TABLE.assign(run="1"), ItemColumns(only={"run": "2"}), "no item was requested"),

@@ -521,11 +521,11 @@ def list_columns(frame: Any, *, lazy: bool = False) -> list[str]:
     elif len(table) == 0:
         raise DataError("expected at least one person, got a data frame without rows")
     else:
-        _refuse_totals(table)
+        refuse_totals(table)
     return columns
 
 
-def _refuse_totals(table: Any) -> None:
+def refuse_totals(table: Any) -> None:
     """Check that neither the first nor the last row totals the others, as below tables of reports."""
     numbers = [name for name, kind in table.schema.items() if kind.is_numeric()]
     words = table.drop(numbers)

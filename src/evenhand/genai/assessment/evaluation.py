@@ -12,7 +12,7 @@ from evenhand.errors import DataError, OptionError
 from evenhand.genai.assessment.assess import assess_sequence
 from evenhand.genai.assessment.prompts import PromptBias, keep_neutral_prompts
 from evenhand.genai.assessment.result import GenaiAssessment, SequenceFinding
-from evenhand.genai.assessment.sequences import ItemTable, RecordedSequence, sample_values
+from evenhand.genai.assessment.sequences import ItemTable, RecordedSequence
 from evenhand.genai.spec.entries import check_known
 from evenhand.genai.spec.specification import GenerationConfig
 
@@ -72,7 +72,7 @@ def read_condition_sequences(
         if group in names:
             names[group] = column
     for group, name in names.items():
-        _check_labels(table, group, name, configuration.values[group])
+        table.check_labels(name, configuration.values[group])
     rows = _rows_by_condition(table, configuration, columns, table.select(columns.only or {}))
     if not any(rows.values()):
         raise DataError(
@@ -171,18 +171,6 @@ def groups_by_condition(configuration: GenerationConfig) -> dict[str, list[str]]
         if own:
             groups[condition.name] = [group for group in configuration.values if group in own]
     return groups
-
-
-def _check_labels(table: ItemTable, group: str, name: str, values: Sequence[str]) -> None:
-    """Check that the labels in a column are values of its group."""
-    labels = {label for label in table.column(name) if label is not None}
-    if labels and not labels & set(values):
-        raise DataError(
-            f"no label in the column {name!r} is a value of the group {group!r}: {', '.join(sample_values(labels))}",
-            location=table.name,
-            hint=f"the configuration has {', '.join(values)}",
-        )
-    table.check_labels(name, values)
 
 
 def _rows_by_condition(

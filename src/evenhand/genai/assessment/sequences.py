@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from evenhand.core.text import format_count
 from evenhand.errors import DataError, OptionError
 from evenhand.genai.spec.entries import check_known
+from evenhand.schema.table import means_unknown, refuse_totals
 
 if TYPE_CHECKING:
     from narwhals.typing import IntoDataFrame
@@ -81,8 +82,8 @@ def read_sequences(
         source: CSV or Parquet file, or data frame.
         groups: Columns of labels. An empty label is an unrecognised value.
         conditions: Required value by column. Other rows are ignored.
-        values: Values by group. Default: all labels of the column, sorted. Items with other labels are listed but not
-            counted.
+        values: Values by group. Default: all labels of the column that do not mean "unknown", sorted. Items with other
+            labels are listed but not counted.
         sequence_column: Column of sequence names. If None, the table is one sequence.
         image_column: Column of file paths.
 
@@ -99,10 +100,7 @@ def read_sequences(
     stated = values or {}
     for name in stated:
         check_known(name, groups, "group", "`values=`")
-    domains = {
-        group: tuple(stated.get(group) or sorted({label for label in table.column(group) if label is not None}))
-        for group in groups
-    }
+    domains = {group: tuple(stated.get(group) or list_known(table.column(group))) for group in groups}
     for group, domain in domains.items():
         table.check_labels(group, domain, stated=group in stated)
     conditions = conditions or {}
@@ -125,7 +123,7 @@ class ItemTable:
         columns: Names of the columns.
 
     Raises:
-        DataError: The file is unreadable, or the source is not a data frame.
+        DataError: The file is unreadable, the source is not a data frame, or a row totals the others.
     """
 
     def __init__(self, source: Any) -> None:
@@ -142,6 +140,7 @@ class ItemTable:
                 raise DataError(
                     f"expected a data frame, got a {type(source).__name__}", hint="pass a pandas or polars frame"
                 ) from None
+        refuse_totals(self._table)
         self.columns: list[str] = self._table.columns
         self._read: dict[str, list[str | None]] = {}
 
@@ -156,8 +155,11 @@ class ItemTable:
         return self._read[name]
 
     def select(self, conditions: Mapping[str, str]) -> list[int]:
-        """Return the positions of the rows with the required value in each column."""
+        """Return the positions of the rows with the required value in each column, which must have one spelling."""
         columns = {name: self.column(name) for name in conditions}
+        for name, column in columns.items():
+            alike = {label for label in column if label and _spelling(label) == _spelling(conditions[name])}
+            self.check_labels(name, sorted(alike), stated=False)
         return [i for i in range(len(self._table)) if all(columns[name][i] == conditions[name] for name in columns)]
 
     def split(
@@ -223,19 +225,23 @@ class ItemTable:
                 the same value.
 
         Raises:
-            DataError: A label differs from a value only in case, spaces, punctuation or one letter.
+            DataError: No label is a value, or one differs from a value only in case, spaces, punctuation or one letter.
         """
         column = self.column(name)
         if stated:
-            labels = sorted({label for label in column if label is not None} - set(values))
+            present = {label for label in column if label is not None}
+            labels = sorted(present - set(values))
             pairs = [(label, value) for label in labels for value in values if _is_misspelt(label, value)]
             hint = f"correct the label, or name it among the values: {', '.join(values)}"
+            if labels and not pairs and not present & set(values):
+                message = f"no label in the column {name!r} is a value: {', '.join(sample_values(labels))}"
+                raise DataError(message, location=self.name, hint=f"the values are {', '.join(values)}")
         else:
             spellings: dict[str, str] = {}
             pairs = [
                 (value, own) for value in values if (own := spellings.setdefault(_spelling(value), value)) != value
             ]
-            hint = "correct the labels, or state the values: `values=`"
+            hint = "use one spelling in the data"
         if pairs:
             label, value = pairs[0]
             times = format_count(column.count(label), "item", "items")
@@ -267,6 +273,11 @@ def _is_misspelt(label: str, value: str) -> bool:
         return False
     shortened, others = ({word, *(word[:i] + word[i + 1 :] for i in range(len(word)))} for word in words)
     return not shortened.isdisjoint(others)
+
+
+def list_known(labels: Iterable[str | None]) -> list[str]:
+    """List the distinct labels that do not mean "unknown", sorted."""
+    return sorted({label for label in labels if label is not None and not means_unknown(label)})
 
 
 def sample_values(column: Iterable[str | None]) -> list[str]:

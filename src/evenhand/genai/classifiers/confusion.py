@@ -17,7 +17,7 @@ from evenhand.core.result import Result
 from evenhand.core.result_part import ResultPart
 from evenhand.core.text import format_count, format_level, format_percent
 from evenhand.errors import DataError, OptionError
-from evenhand.genai.assessment.sequences import ItemTable
+from evenhand.genai.assessment.sequences import ItemTable, list_known
 from evenhand.genai.config import ConfusionConfig
 from evenhand.genai.spec.entries import check_known
 from evenhand.genai.spec.specification import GenerationConfig, Requirement, expand_deadlines
@@ -235,8 +235,11 @@ def read_sample(source: str | Path | IntoDataFrame, config: ConfusionConfig) -> 
         The counts, and the number of ignored items.
 
     Raises:
-        DataError: The file is unreadable, a column is missing, a label is not a value, or no item remains.
+        DataError: The file is unreadable, a column is missing, a label is no value or misspelt, or no item remains.
+        OptionError: The columns are the same.
     """
+    if config.true == config.said:
+        raise OptionError(f"expected two columns as true values and labels, got {config.true!r} twice")
     table = ItemTable(source)
     true, said = table.column(config.true), table.column(config.said)
     rows = table.select(config.conditions or {})
@@ -245,7 +248,11 @@ def read_sample(source: str | Path | IntoDataFrame, config: ConfusionConfig) -> 
         names = list(dict.fromkeys([config.true, *(config.conditions or {})]))
         raise DataError("no item is labelled", location=table.name, hint=f"there are {table.sample(names)}")
     truths, labels = [true[i] for i in labelled], [said[i] for i in labelled]
-    values = config.values or tuple(sorted({*filter(None, truths), *filter(None, labels)} - {NO_VALUE}))
+    known = [value for value in list_known(truths) if value != NO_VALUE]
+    if config.values is None:
+        table.check_labels(config.true, [*known, NO_VALUE], stated=False)
+        table.check_labels(config.said, [*known, NO_VALUE])
+    values = config.values or tuple(sorted({*known, *list_known(labels)} - {NO_VALUE}))
     if NO_VALUE not in values:
         truths, labels = ([None if label == NO_VALUE else label for label in column] for column in (truths, labels))
     try:
