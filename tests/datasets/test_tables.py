@@ -216,6 +216,14 @@ def test_parquet(tmp_path):
         datasets.read_frame(path)
 
 
+def test_nullable_columns_of_a_parquet_file_are_words(tmp_path):
+    pytest.importorskip("pyarrow", reason="needs the extra parquet")
+    frame = pd.DataFrame({"n": pd.array([1, None], "Int64"), "b": pd.array([True, None], "boolean")})
+    frame.to_parquet(tmp_path / "p.parquet")
+    words = read_words(tmp_path / "p.parquet")
+    assert words.astype(object).where(words.notna(), None).to_numpy().tolist() == [["1", "True"], [None, None]]
+
+
 def test_a_named_index_of_a_parquet_file_is_a_column(tmp_path):
     pytest.importorskip("pyarrow", reason="needs the extra parquet")
     people = pd.DataFrame({"points": [1, 2, 3], "sex": ["F", "M", "F"], "place": ["a", "b", "c"]})

@@ -175,8 +175,9 @@ def test_labels_that_are_no_values_are_refused(true, said, message):
 
 def test_words_for_unknown_need_not_appear_and_conditions_have_one_spelling():
     frame = pd.DataFrame({"sex": ["f", "m", "unknown"] * 4, "asked": ["nurse", "Nurse", "clerk"] * 4})
-    (recorded,) = read_sequences(frame, ["sex"])
-    assert recorded.values == {"sex": ("f", "m")}
+    (recorded,) = read_sequences(frame.assign(code=pd.array([1, 2, None] * 4, "Int64")), ["sex", "code"])
+    assert recorded.values == {"sex": ("f", "m"), "code": ("1", "2")}
+    assert recorded.labels["code"][:3] == ("1", "2", None)
     with pytest.raises(DataError, match="did you mean 'Nurse'"):
         read_sequences(frame, ["sex"], conditions={"asked": "nurse"})
     assert len(read_sequences(frame, ["sex"], conditions={"asked": "clerk"})[0]) == 4

@@ -204,7 +204,7 @@ def test_long_and_short_lists_make_no_gap_where_every_order_is_even():
 def test_ties_gaps_and_rows_that_say_nothing_are_counted():
     frame = pd.DataFrame(
         {
-            "search": list("aaaaaabbbbcc"),
+            "search": [*"aaaaaabbbb", "c", "c "],
             "place": [1, 2, 2, 4, 9, None, 1, 2, 3, 4, 1, 2],
             "sex": ["f", "m", "f", "m", "m", "f", "m", "f", "m", "f", "m", "m"],
         }

@@ -167,6 +167,10 @@ def test_equal_indices_pass_and_any_other_index_is_refused(index, data):
 def test_repeated_and_missing_labels_are_an_index_like_any_other():
     index = [1, 1, np.nan, 2]
     check_index(y_true=pd.Series(range(4), index=index), y_pred=pd.Series(range(4), index=index))
+    missing = pd.Series(range(2), index=pd.Index([1, None], dtype="Int64"))
+    check_index(y_true=missing, y_pred=missing.set_axis([1, np.nan]))
+    with pytest.raises(DataError, match=r"row 2 is labelled None .* and 2 in"):
+        check_index(y_true=missing, y_pred=missing.set_axis([1, 2]))
     check_index(y_true=pd.Series(range(4), index=pd.RangeIndex(4)), y_pred=pd.Series(range(4), index=[0, 1, 2, 3]))
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from evenhand.core.typing import Floats, Integers
 from evenhand.errors import TableWarning
-from evenhand.schema.table import parse_word
+from evenhand.schema.table import is_missing, parse_word
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -136,7 +136,7 @@ def _kind_of(cell: Any) -> str:
 
 def to_word(cell: Any) -> str | None:
     """Format a cell as text: whole numbers without a decimal point, dates without a time at midnight."""
-    if cell is None or cell != cell:
+    if is_missing(cell):
         return None
     if isinstance(cell, float | np.floating) and float(cell).is_integer():
         return str(int(cell))

@@ -18,6 +18,7 @@ from evenhand.dossier.config import ProxyFields
 from evenhand.errors import DataError, DossierError
 from evenhand.groups.breakdown import ProxyRates
 from evenhand.schema.probabilities import GroupProbabilities
+from evenhand.schema.table import is_missing
 
 NAME = "name"
 """Column of a table that contains the surname, first name or place. All other columns are groups."""
@@ -119,7 +120,5 @@ def _read_table(file: str) -> tuple[tuple[str, ...], dict[str, Floats]]:
 
 def _fold(word: Any) -> str:
     """Normalise a name for comparisons to upper-case letters and digits."""
-    if word is None or word != word:
-        return ""
-    plain = unicodedata.normalize("NFKD", str(word)).upper()
+    plain = "" if is_missing(word) else unicodedata.normalize("NFKD", str(word)).upper()
     return "".join(letter for letter in plain if letter.isalnum())

@@ -162,7 +162,7 @@ def _show(value: object) -> object:
     """Format a value for a prompt: a placeholder for a missing cell, and integral floats without decimals. Integer
     columns with missing cells are stored as floats.
     """
-    if value is None or value != value:
+    if is_missing(value):
         return UNKNOWN
     return int(value) if isinstance(value, float) and value.is_integer() else value
 

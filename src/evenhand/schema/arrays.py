@@ -12,6 +12,7 @@ from evenhand.schema.table import (
     check_names,
     check_type,
     describe_argument,
+    is_missing,
     native_names,
     quote_argument,
     require_column,
@@ -140,9 +141,9 @@ def check_index(**arguments: Any) -> None:
         reference_name, reference = indices[0]
         if len(index) != len(reference) or index.equals(reference):
             continue
-        for row, (label, other) in enumerate(zip(reference, index, strict=True), start=1):
-            both_missing = label != label and other != other
-            if label != other and not both_missing:
+        labels = ([None if is_missing(label) else label for label in labels] for labels in (reference, index))
+        for row, (label, other) in enumerate(zip(*labels, strict=True), start=1):
+            if label != other:
                 former, latter = quote_argument(reference_name), quote_argument(name)
                 raise DataError(
                     f"the index of {former} differs from the index of {latter}: row {row} is labelled {label!r} in the "

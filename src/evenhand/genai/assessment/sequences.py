@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evenhand.core.text import format_count
+from evenhand.datasets.cells import to_word
 from evenhand.errors import DataError, OptionError
 from evenhand.genai.spec.entries import check_known
 from evenhand.schema.table import means_unknown, refuse_totals
@@ -151,7 +152,7 @@ class ItemTable:
                 raise DataError(
                     f"there is no column {name!r}", location=self.name, hint=f"there are {', '.join(self.columns)}"
                 )
-            self._read[name] = [_cell_text(value) for value in self._table[name].to_list()]
+            self._read[name] = [(to_word(cell) or "").strip() or None for cell in self._table[name].to_list()]
         return self._read[name]
 
     def select(self, conditions: Mapping[str, str]) -> list[int]:
@@ -250,13 +251,6 @@ class ItemTable:
                 location=self.name,
                 hint=hint,
             )
-
-
-def _cell_text(value: object) -> str | None:
-    if value is None or value != value:  # NaN is the only value not equal to itself
-        return None
-    text = str(int(value)) if isinstance(value, float) and value.is_integer() else str(value).strip()
-    return text or None
 
 
 def _spelling(label: str) -> str:

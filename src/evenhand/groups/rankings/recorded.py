@@ -91,7 +91,7 @@ class RankingRoles:
         if self.query is not None:
             unnamed = ranked & table[self.query].missing()
             table[self.query].refuse(unnamed, "the name of a list", "fill in the name, or drop these rows")
-            queries = table[self.query].coding.codes
+            queries = table[self.query].as_words().coding.codes
         relevance = None if self.relevance is None else _read_relevance(table[self.relevance], ranked)
         target = {"name": self.ranked_by, "kind": "number", "favourable": "higher" if self.by_score else "lower"}
         schema = describe_groups(table, names, target, self.schema, accept=self.accept_proposals)
