@@ -9,6 +9,7 @@ import re
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -433,6 +434,10 @@ def test_a_table_may_have_nullable_numbers_and_needs_distinct_columns():
     assert (watching.decisions, watching.favourable) == (16, 8)
     with pytest.raises(DataError, match="'sex'"):
         watching.add(frame.set_axis(["sex", "sex"], axis=1))
+    with pytest.raises(DataError, match="row 17 seems to total"):
+        watching.add(pd.concat([frame, frame[:1].assign(sex="Total")]))
+    with pytest.raises(DataError, match="got a lazy one"):
+        watching.add(pl.LazyFrame({"sex": ["female"]}))
     with pytest.raises(DataError, match="line 1"):
         LineReader(watching.reader, table=True).read([b"sex,sex,decision", b"female,x,1"])
 
