@@ -89,6 +89,12 @@ def test_decimals_are_numbers(make):
     assert measures(evenhand.audit_predictions(*arrays, SEX)) == EXPECTED
 
 
+def test_ages_cut_into_intervals_are_ordered_groups():
+    ages = pd.cut(pd.Series([20] * 40 + [50] * 50 + [95] * 10), [0, 30, 60, 90])
+    (groups,) = evenhand.audit_predictions(DECISIONS, sensitive_features={"age": ages}).groups.breakdowns
+    assert {group.label: group.size for group in groups.groups} == {"(0, 30]": 40, "(30, 60]": 50}
+
+
 def test_a_masked_value_is_missing():
     masked = np.ma.array([1, 2, 3], mask=[False, True, False])
     assert read_column("y_true", masked).tolist() == [1, None, 3]
@@ -111,10 +117,9 @@ def test_an_array_of_several_columns_is_numbered():
 
 @pytest.mark.parametrize("name", [0, np.int64(3), "sex"])
 def test_an_integer_name_is_text(name):
-    frame = pd.DataFrame({name: SEX})
-    assert list(read_columns("sensitive_features", frame)) == [str(name)]
-    assert list(read_columns("sensitive_features", {name: SEX})) == [str(name)]
-    assert list(read_columns("sensitive_features", pd.Series(SEX, name=name))) == [str(name)]
+    for table in (pd.DataFrame({name: SEX}), {name: SEX}, pd.Series(SEX, name=name)):
+        columns = read_columns("sensitive_features", table)
+        assert {column: list(values) for column, values in columns.items()} == {str(name): SEX}
 
 
 NAMES = {

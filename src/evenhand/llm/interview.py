@@ -23,7 +23,7 @@ from evenhand.llm.file import ScreeningFile, read_screening_file
 from evenhand.llm.model import ChatQuestion, LanguageModel
 from evenhand.llm.prompts import UNKNOWN, Prompt
 from evenhand.llm.result import AskedSide, NameListCard
-from evenhand.schema.table import is_missing, require_column
+from evenhand.schema.table import is_missing, refuse_totals, require_column
 
 KINDS = {"choice": CHOICE, "refused": REFUSED, "unreadable": UNREADABLE, "cut off": CUT_OFF, "failed": FAILED}
 """Codes of the kinds of answers."""
@@ -306,4 +306,5 @@ def _list_rows(people: Any) -> list[dict[str, Any]]:
         raise DataError(
             f"expected a data frame with unique column names, or a list of texts: {error}", location="people"
         ) from None
+    refuse_totals(frame)
     return [dict(row) for row in frame.iter_rows(named=True)]

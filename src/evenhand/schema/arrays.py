@@ -78,7 +78,7 @@ def read_columns(argument: str, table: Any) -> dict[str, Any]:
         )
     if isinstance(frame, nw.DataFrame):
         names = check_names(frame.columns, argument, numbers=True)
-        return {name: _plain(frame[column]) for name, column in zip(names, frame.columns, strict=True)}
+        return {name: _plain(frame.get_column(column)) for name, column in zip(names, frame.columns, strict=True)}
     if isinstance(frame, nw.Series):
         name = f"{UNNAMED}_0" if frame.name in (None, "") else check_names([frame.name], argument, numbers=True)[0]
         return {name: _plain(frame)}
@@ -164,9 +164,11 @@ def _as_narwhals(values: Any, argument: str) -> Any:
 
 
 def _plain(series: Any) -> Any:
-    """Convert a narwhals Series to an array, or to a pandas Series without its index."""
+    """Convert a narwhals Series to an array, or to a pandas Series without its index. Intervals become words."""
     if series.implementation.is_pandas():
-        return series.to_native().reset_index(drop=True)
+        native = series.to_native().reset_index(drop=True)
+        intervals = getattr(getattr(native.dtype, "categories", None), "inferred_type", "") == "interval"
+        return native.cat.rename_categories(str) if intervals else native
     if series.dtype.is_numeric() and not series.null_count():
         return series.to_numpy()
     return np.array([*series.to_list(), None], dtype=object)[:-1]

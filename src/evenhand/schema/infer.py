@@ -35,6 +35,7 @@ from evenhand.schema.table import (
     outcome_key,
     parse_word,
     plain_value,
+    refuse_totals,
     require_column,
     sort_key,
     unknown_codes,
@@ -154,6 +155,7 @@ def infer_schema(
         SchemaError: The favourable label cannot be proposed or does not occur.
     """
     table = frame if isinstance(frame, CodedTable) else CodedTable(frame)
+    refuse_totals(table.frame)
     for argument, names in (("target", [target]), ("protected", protected), ("ignore", ignore)):
         for name in names:
             require_column(name, table.names, argument)
