@@ -6,8 +6,8 @@ import math
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Literal, Self, TypeAlias
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -95,16 +95,6 @@ class SearchLimits:
     def timed(self) -> bool:
         """Whether the course of the run depends on the speed of the machine."""
         return self.deadline is not None
-
-    def portion(self, share: float, boxes: int, otherwise: int) -> Self:
-        """Return the limits of a share of the remaining run, after ``boxes``; without limits, of a number of boxes."""
-        limited, deadline = boxes + otherwise if self.deadline is None else None, None
-        if self.max_boxes is not None:
-            limited = boxes + int(share * (self.max_boxes - boxes))
-        if self.deadline is not None:
-            now = self.clock.now()
-            deadline = now + share * (self.deadline - now)
-        return replace(self, deadline=deadline, max_boxes=limited, target_undecided=None, min_progress=None)
 
     def progress_watch(self) -> ProgressWatch:
         """Return a watch over a run that begins now."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,12 +52,6 @@ LONGEST_CALL = 0.5
 """Maximum expected duration of a call in a timed run, in seconds."""
 COARSE_REGIONS = 16
 """Approximate number of coarse parts of the domain in a certificate."""
-TRIAL_SHARE, TRIAL_BOXES = 0.15, 5000
-"""Share of the limits, or number of boxes without limits, after which variances are used or not."""
-SPLIT_REGIONS = 8
-"""One region in this number is at first refined without variances, for comparison."""
-SLOW_SHARE = 0.8
-"""Share that splits leave undecided after the trial above which variances are used in any case."""
 TABLE_POINTS, RECORDED_POINTS = 1 << 14, 1 << 8
 """Maximum number of points of a counted box, without and with a certificate file that must be checked."""
 
@@ -104,9 +98,6 @@ class TreeEngine:
         query: Question.
         jobs: Number of threads.
         recording: Whether to use only proofs that the certificate checker can repeat.
-
-    Attributes:
-        vary: Whether boxes are also proved from their variances, which takes the time of many splits.
     """
 
     def __init__(self, query: TreeQuery, jobs: int, *, recording: bool = False) -> None:
@@ -119,12 +110,6 @@ class TreeEngine:
         self._points = 1.0 if exact else float(RECORDED_POINTS if recording else TABLE_POINTS)
         self._tails = TAILS[:0] if recording or len(query.base) > 1 or self.table.is_difference else TAILS
         self._own = threading.local()
-        self.vary = False
-
-    @property
-    def has_variances(self) -> bool:
-        """Whether boxes can be proved from their tails and variances."""
-        return len(self._tails) > 0
 
     def root(self) -> TreeFrontier:
         """Build a box of the whole domain."""
@@ -142,13 +127,13 @@ class TreeEngine:
             parts bounded.
         """
         if not hasattr(self._own, "work"):
-            self._own.work = tree_workspace_for(self.table, len(TAILS))
+            self._own.work = tree_workspace_for(self.table)
         work = self._own.work
         n, room = boxes.low.shape[1], OUTPUT_BOXES + 4 * len(boxes)
         out = new_arrays(TreeBoxArrays, boxes=room, attributes=n)
         inputs = TreeBoxArrays(boxes.low, boxes.high, boxes.known, boxes.state)
         put, totals = put_settled or self.recording, np.zeros(3)
-        settings = (float(threshold), float(limit), self._points, put, self.recording, self.vary)
+        settings = (float(threshold), float(limit), self._points, put, self.recording)
         count = refine_tree_boxes(self.table, work, inputs, self._tails, settings, out, totals)
         region = np.full(count, boxes.region[0], dtype=np.int16)
         low, high, known, state = (column[:count].copy() for column in out)
@@ -269,8 +254,7 @@ def refine_trees(
     """
     with ThreadPoolExecutor(bounder.jobs) as pool, InterruptCounter() as interrupts:
         run = TreeSearch(bounder, proved_mass, limits, pool, say, interrupts, limits.progress_watch(), recorder)
-        bounder.vary = False
-        frontier, stop = run.refine(_try_variances(run, _split_domain(run) if domain is None else domain))
+        frontier, stop = run.refine(_split_domain(run) if domain is None else domain)
     run.round_done(frontier, stop, 0.0)
     if recorder is not None:
         _record_boxes(recorder, frontier)
@@ -308,29 +292,6 @@ def _split_domain(run: TreeSearch) -> TreeFrontier:
     for part in remaining:
         part.region[:] = _region_number(run.proved_mass, part)
     return TreeFrontier.concatenate(remaining) if remaining else run.bounder.root()[:0]
-
-
-def _try_variances(run: TreeSearch, frontier: TreeFrontier) -> TreeFrontier:
-    """Refine most regions with variances and some without, and choose what leaves the smaller share undecided."""
-    if not run.bounder.has_variances or not len(frontier):
-        return frontier
-    parts = list(frontier.divide(frontier.region % SPLIT_REGIONS == 0))
-    shares = [0.0, 0.0]
-    for vary in (0, 1):
-        undecided, rest = (float(parts[part].open.sum()) for part in (vary, 1 - vary))
-        run.bounder.vary = bool(vary)
-        portion = (1 - 1 / SPLIT_REGIONS) if vary else 1 / SPLIT_REGIONS
-        limits = run.limits.portion(portion * TRIAL_SHARE, run.proved_mass.boxes, int(portion * TRIAL_BOXES))
-
-        def say(share: float, rest: float = rest) -> None:
-            run.say(share - rest)
-
-        trial = replace(run, limits=limits, say=say, watch=limits.progress_watch())
-        parts[vary], run.pace = trial.refine(parts[vary])[0], trial.pace
-        shares[vary] = float(parts[vary].open.sum()) / max(undecided, 1e-300)
-    # Splits continue to decide mass at about the same rate, but a box has one proof from its variance.
-    run.bounder.vary = shares[0] > SLOW_SHARE or shares[1] < shares[0] ** 1.5
-    return TreeFrontier.join(parts)
 
 
 def _region_number(tally: ProvedMass, part: TreeFrontier) -> int:

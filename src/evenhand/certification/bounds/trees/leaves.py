@@ -35,7 +35,9 @@ class LeafTable(NamedTuple):
     """Leaves of all trees, tree by tree, for compiled kernels.
 
     Attributes:
-        keys: Cells of each leaf, shape (attributes, leaves): first and last cell in the lower and upper half, or bits.
+        keys: Cells of each leaf, shape (leaves, attributes): first and last cell in the lower and upper half, or bits.
+        tested: Attributes that restrict each leaf, one leaf after another.
+        first: Start of each leaf in ``tested``, then the end, shape (leaves + 1,).
         values: Scaled terms in the margins, shape (margins, leaves), increasing within a tree for the first margin.
         tree: Tree of each leaf.
         mask: Row of ``members`` of each leaf, 0 for all assignments.
@@ -56,6 +58,8 @@ class LeafTable(NamedTuple):
     """
 
     keys: Keys
+    tested: Small
+    first: Integers
     values: Integers
     tree: Small
     mask: Small
@@ -251,8 +255,12 @@ def _build_table(query: TreeQuery, leaves: Paths, is_set: Booleans, members: Boo
         weights[: query.counts[i]] = np.diff(cumulative[i])
         bits = (np.arange(256)[:, None] >> np.arange(8)) & 1
         set_weights[i] = weights.reshape(8, 8) @ bits.T
+    keys, last = leaves.keys[order], query.counts.astype(np.int64) - 1
+    leaf, tested = np.nonzero(keys != np.where(is_set, set_key(0, last), range_key(0, last)))
     return LeafTable(
-        keys=leaves.keys[order].T.copy(),
+        keys=keys,
+        tested=tested.astype(np.int32),
+        first=np.searchsorted(leaf, np.arange(len(keys) + 1)),
         values=values,
         tree=tree[order].astype(np.int32),
         mask=leaves.mask[order].astype(np.int32),
@@ -278,7 +286,7 @@ def _build_table(query: TreeQuery, leaves: Paths, is_set: Booleans, members: Boo
 def leaf_chances(table: LeafTable) -> Floats:
     """Compute the probability of each leaf in the whole domain, shape (leaves,)."""
     chances = np.ones(len(table.tree))
-    for i, keys in enumerate(table.keys):
+    for i, keys in enumerate(table.keys.T):
         before = table.cumulative[table.offsets[i] : table.offsets[i + 1]]
         if table.is_set[i]:
             octets = [(keys >> np.uint64(8 * octet)) & np.uint64(255) for octet in range(8)]

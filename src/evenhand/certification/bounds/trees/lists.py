@@ -30,8 +30,9 @@ MAX_CORNERS = 1 << 14
 """Maximum number of corners of a leaf in a table."""
 SPARE_ROOM = 1 << 16
 """Capacity for lists, in addition to four times the number of leaves."""
-GRID, MAX_AXES, MAX_PAIRED = 256, 64, 2048
-"""For variances: number of steps of the grid, and maximum number of tested attributes and of leaves."""
+GRID, MAX_AXES, MAX_PAIRED, MAX_KINDS, MAX_RATIOS = 256, 64, 2048, 1024, 1 << 18
+"""For variances: number of steps of the grid; maximum number of tested attributes, of leaves, of different keys of an
+attribute, and of pairs of keys."""
 
 
 TreeWorkspace = array_table(
@@ -61,13 +62,19 @@ TreeWorkspace = array_table(
         "lo hi": "int64 attributes",
         "inner": "int64 2 attributes",
         "outer": "int64 64 2 attributes",
+        # Attributes in which a part differs from its box; keys of the cells of both, and quotient of their weights.
+        "changed": "int64 attributes",
+        "part whole_box": "uint64 attributes",
+        "ratio": "float64 attributes",
         # Effect of each cell on the margin, and gain of a cut before it; gain of all cuts of each attribute.
         "effect gap": "float64 cells",
         "total": "float64 attributes",
         # Attributes of a table, with their sizes and strides.
         "axis size": "int64 attributes",
         "stride": "int64 attributes",
-        # Whether a cell of a set has a separate row in a table; row of each cell, weight of the rows, and sums.
+        # Whether a cell of a set has a separate row in a table, by attribute as bits, and by cell; row of each cell,
+        # weight of the rows, and sums.
+        "named": "uint64 attributes",
         "single": "bool cells",
         "place": "int64 cells",
         "weight": "float64 cells",
@@ -77,20 +84,24 @@ TreeWorkspace = array_table(
         # Corners of a leaf, in two buffers; rows and signs of the corners along one attribute.
         "corner sign": "int64 2 corners",
         "move turn": "int64 moves",
-        # Sums of tail means, the tail means of a tree under its worst assignment, and under one assignment.
-        "tails": "float64 4 tails",
-        "worst": "float64 2 tails",
-        "low_tail high_tail": "float64 tails",
-        # Attributes that a leaf tests in the box, as bits, with the leaf's key and the share of its cells; probability
-        # of the leaf, its product with the value, groups of assignments that reach it, as bits, and their portion.
-        "tested": "uint64 paired",
-        "key": "uint64 paired axes",
-        "share": "float64 paired axes",
-        # Key of the box and one over its weight, for each tested attribute.
-        "cells": "uint64 axes",
-        "inverse": "float64 axes",
+        # Start of each tree in a list, then the end; whether the tree depends on the assignment.
+        "tree_start": "int64 trees",
+        "is_partial": "bool trees",
+        # Number of the attributes that a leaf tests in the box; probability of the leaf, its product with the value,
+        # groups of assignments that reach it, as bits, and their portion; leaves that not all groups reach.
+        "tests reached partial": "int64 paired",
         "likely term portion": "float64 paired",
-        "reached": "int64 paired",
+        # Row of each tested attribute. By row: number of different keys, keys within the box, and shares of their
+        # cells; number of leaves that test it, these leaves and the number of their key.
+        "row": "int64 attributes",
+        "kinds users done place_of": "int64 axes",
+        "key": "uint64 axes kinds",
+        "share": "float64 axes kinds",
+        "user kind": "int32 axes paired",
+        # Probability that an attribute agrees with two keys, divided by those that it agrees with each. Product and sum
+        # over the attributes that a leaf and each other leaf test, and sums of their covariances.
+        "agree": "float64 ratios",
+        "product single sum_of": "float64 paired",
         # Mean of each group of assignments; distributions of one attribute's steps and of their sum.
         "mean": "float64 assignments",
         "steps grid": "float64 bins",
@@ -99,9 +110,9 @@ TreeWorkspace = array_table(
 """Work arrays of one thread."""
 
 
-def tree_workspace_for(table: LeafTable, tails: int) -> Any:
+def tree_workspace_for(table: LeafTable) -> Any:
     """Allocate the work arrays, with the list of all leaves."""
-    attributes, leaves = table.keys.shape
+    leaves, attributes = table.keys.shape
     work = new_arrays(
         TreeWorkspace,
         room=4 * leaves + SPARE_ROOM,
@@ -113,9 +124,11 @@ def tree_workspace_for(table: LeafTable, tails: int) -> Any:
         sums=TABLE_NUMBERS,
         corners=MAX_CORNERS,
         moves=SET_CELLS + 1,
-        tails=tails,
-        paired=min(leaves, MAX_PAIRED),
+        trees=int(table.tree[-1]) + 2,
+        paired=max(MAX_KINDS, min(leaves, MAX_PAIRED)),
         axes=min(attributes, MAX_AXES),
+        kinds=MAX_KINDS,
+        ratios=MAX_RATIOS,
         bins=GRID + MAX_AXES + 2,
     )
     work.length[0] = leaves
@@ -147,12 +160,7 @@ def meet(f, i, key, lo, hi, cells):
         part = key & cells
         if part == cells:
             return True, True, range_weight(f, i, lo, hi)
-        weight, octet, reaches = 0.0, 0, part != np.uint64(0)
-        while part:
-            weight += f.set_weights[i, octet, part & np.uint64(255)]
-            part >>= np.uint64(8)
-            octet += 1
-        return reaches, False, weight
+        return part != np.uint64(0), False, weight_of(f, i, part)
     lower, upper = np.int64(key & np.uint64(0xFFFFFFFF)), np.int64(key >> np.uint64(32))
     if lower <= lo and upper >= hi:
         return True, True, range_weight(f, i, lo, hi)
@@ -160,6 +168,29 @@ def meet(f, i, key, lo, hi, cells):
     if lower > upper:
         return False, False, 0.0
     return True, False, range_weight(f, i, lower, upper)
+
+
+@jit
+def common_cells(f, i, key, other):
+    """Build the key of the cells that two keys share; for ranges without any, its first cell is after its last."""
+    if f.is_set[i]:
+        return key & other
+    half = np.uint64(0xFFFFFFFF)
+    return max(key & half, other & half) | (min(key, other) >> np.uint64(32) << np.uint64(32))
+
+
+@jit
+def weight_of(f, i, key):
+    """Compute the weight of the cells of a key, exactly."""
+    lower, upper = np.int64(key & np.uint64(0xFFFFFFFF)), np.int64(key >> np.uint64(32))
+    if not f.is_set[i]:
+        return range_weight(f, i, lower, upper) if lower <= upper else 0.0
+    weight, octet = 0.0, 0
+    while key:
+        weight += f.set_weights[i, octet, key & np.uint64(255)]
+        key >>= np.uint64(8)
+        octet += 1
+    return weight
 
 
 @jit
@@ -179,43 +210,48 @@ def next_run(f, i, key, cell, hi):
 
 
 @jit
-def names_cells(key, cells):
-    """Check whether a set is described by the cells inside, which are at most as many as those outside."""
-    inside = outside = 0
-    part, rest, unit = key & cells, cells & ~key, np.uint64(1)
-    while part:
-        part &= part - unit
-        inside += 1
-    while rest:
-        rest &= rest - unit
-        outside += 1
-    return inside <= outside
+def count_bits(bits):
+    """Count the bits that are set, in pairs, then in groups of four and eight (Warren 2012, chapter 5)."""
+    bits -= (bits >> np.uint64(1)) & np.uint64(0x5555555555555555)
+    bits = (bits & np.uint64(0x3333333333333333)) + ((bits >> np.uint64(2)) & np.uint64(0x3333333333333333))
+    bits = (bits + (bits >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
+    return (bits * np.uint64(0x0101010101010101)) >> np.uint64(56)
 
 
 @jit
-def filter_leaves(f, w, source, depth, i, lo, hi, keep):
+def names_cells(key, cells):
+    """Check whether a set is described by the cells inside, which are at most as many as those outside."""
+    return count_bits(key & cells) <= count_bits(cells & ~key)
+
+
+@jit
+def filter_leaves(f, w, source, depth, changes, keep):
     """List the leaves that a part of a box reaches.
 
     Args:
-        f, w: Leaves and work arrays; ``w.lo`` and ``w.hi`` are the cells of the box.
-        source, depth: Number of the box's list, and of the new one, whose place and base are set.
-        i, lo, hi: Attribute and cells of the part.
+        f, w: Leaves and work arrays; ``w.lo`` and ``w.hi`` are the cells of the box, and ``w.inner`` those of the part
+            for the first attributes in ``w.changed``. Other attributes are the same.
+        source, depth: Number of the box's list, and of the new one, whose place is set.
+        changes: Number of attributes whose cells differ.
         keep: Whether leaves without mass are kept.
 
     Returns:
         Whether the margins depend on the assignment.
     """
     margins, assignments = w.low.shape
-    cells, old = cells_between(f, i, lo, hi), cells_between(f, i, w.lo[i], w.hi[i])
-    mass, old_mass = range_weight(f, i, lo, hi), range_weight(f, i, w.lo[i], w.hi[i])
-    ratio = old_mass / mass if mass > 0 else 0.0
+    for c in range(changes):
+        i = w.changed[c]
+        lo, hi = w.inner[0, i], w.inner[1, i]
+        w.part[c], w.whole_box[c] = cells_between(f, i, lo, hi), cells_between(f, i, w.lo[i], w.hi[i])
+        mass, old_mass = range_weight(f, i, lo, hi), range_weight(f, i, w.lo[i], w.hi[i])
+        w.ratio[c] = old_mass / mass if mass > 0 else 0.0
     base = w.base[depth]
     for p in range(assignments):
         for m in range(margins):
             w.low[m, p] = w.high[m, p] = 0
+            base[m, p] = w.base[source, m, p]
         for q in range(assignments if f.is_difference else 0):
             w.rise[p, q] = 0
-    keys, is_set, old_lo, old_hi = f.keys[i], f.is_set[i], w.lo[i], w.hi[i]
     k, out = w.start[source], w.start[depth]
     end = k + w.length[source]
     differs, varies = w.differs[source], False
@@ -232,21 +268,25 @@ def filter_leaves(f, w, source, depth, i, lo, hi, keep):
         while k < end and f.tree[w.leaf[k]] == tree:
             leaf, chance = w.leaf[k], w.chance[k]
             k += 1
-            key = keys[leaf]
-            if is_set:
-                reaches, everything = key & cells != np.uint64(0), key & old == old
-            else:
-                lower, upper = np.int64(key & np.uint64(0xFFFFFFFF)), np.int64(key >> np.uint64(32))
-                reaches, everything = lower <= hi and upper >= lo, lower <= old_lo and upper >= old_hi
-            if not reaches:
+            listed = True
+            for c in range(changes):
+                i = w.changed[c]
+                key, lo, hi, cells, old = f.keys[leaf, i], w.inner[0, i], w.inner[1, i], w.part[c], w.whole_box[c]
+                if f.is_set[i]:
+                    listed, everything = key & cells != np.uint64(0), key & old == old
+                else:
+                    lower, upper = np.int64(key & np.uint64(0xFFFFFFFF)), np.int64(key >> np.uint64(32))
+                    listed, everything = lower <= hi and upper >= lo, lower <= w.lo[i] and upper >= w.hi[i]
+                if listed and not everything:
+                    _, _, weight = meet(f, i, key, lo, hi, cells)
+                    # A leaf without mass may be omitted.
+                    listed = weight > 0.0 or keep
+                    _, _, old_weight = meet(f, i, key, w.lo[i], w.hi[i], old)
+                    chance = chance * (weight / old_weight * w.ratio[c]) if old_weight > 0 else 0.0
+                if not listed:
+                    break
+            if not listed:
                 continue
-            if not everything:
-                _, _, weight = meet(f, i, key, lo, hi, cells)
-                # A leaf without mass may be omitted.
-                if weight == 0.0 and not keep:
-                    continue
-                _, _, old_weight = meet(f, i, key, old_lo, old_hi, old)
-                chance = chance * (weight / old_weight * ratio) if old_weight > 0 else 0.0
             w.leaf[out] = leaf
             w.chance[out] = chance
             out += 1

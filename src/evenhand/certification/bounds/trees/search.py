@@ -22,8 +22,8 @@ from evenhand.core.kernels import array_table, compile_kernel
 
 WAITING, COUNTED, INDIVISIBLE, SETTLED = 0, 1, 2, 3
 """State of a box: to be counted or split, to be split, permanently undecided, or settled."""
-SUMS_PER_BOX, PAIRS_PER_BOX = 4096, 20000
-"""Number of table sums, and twice the number of pairs of leaves by group, that take about as long as bounding a box."""
+SUMS_PER_BOX, PAIRS_PER_BOX = 4096, 50_000
+"""Number of table sums, and twice the number of pairs of leaves, that take about as long as bounding a box."""
 
 
 TreeBoxArrays = array_table(
@@ -61,28 +61,22 @@ def put_out(w, out, count, known, state):
 @jit
 def enter_part(f, w, level, keep):
     """List the leaves of ``w.inner``, from the list before; return whether the margins depend on the assignment."""
-    n, end = len(w.lo), w.start[level - 1] + w.length[level - 1]
-    w.start[level] = end
-    w.differs[level] = w.differs[level - 1]
-    for m in range(w.base.shape[1]):
-        for p in range(w.base.shape[2]):
-            w.base[level, m, p] = w.base[level - 1, m, p]
+    n = len(w.lo)
+    w.start[level] = w.start[level - 1] + w.length[level - 1]
     # The attribute that leaves the fewest leaves comes first.
-    chosen, smallest = 0, 2.0
+    changes, smallest = 0, 2.0
     for i in range(n):
         w.lo[i], w.hi[i] = w.outer[level - 1, 0, i], w.outer[level - 1, 1, i]
-        share = range_weight(f, i, w.inner[0, i], w.inner[1, i]) / range_weight(f, i, w.lo[i], w.hi[i])
-        if share < smallest:
-            chosen, smallest = i, share
-    source, depends = level - 1, True
-    for k in range(n + 1):
-        i = chosen if k == 0 else k - 1
         low, high = w.inner[0, i], w.inner[1, i]
-        if k == 0 or low > w.lo[i] or high < w.hi[i]:
-            depends = filter_leaves(f, w, source, level, i, low, high, keep)
-            w.lo[i], w.hi[i] = low, high
-            source = level
+        if low > w.lo[i] or high < w.hi[i]:
+            share = range_weight(f, i, low, high) / range_weight(f, i, w.lo[i], w.hi[i])
+            w.changed[changes] = i
+            if share < smallest:
+                w.changed[0], w.changed[changes], smallest = i, w.changed[0], share
+            changes += 1
+    depends = filter_leaves(f, w, level - 1, level, changes, keep)
     for i in range(n):
+        w.lo[i], w.hi[i] = w.inner[0, i], w.inner[1, i]
         w.outer[level, 0, i], w.outer[level, 1, i] = w.lo[i], w.hi[i]
     return depends
 
@@ -101,20 +95,18 @@ def bound_group(w, boxes, begin, end, level):
 
 
 @jit
-def prove_box(f, w, depth, tails, vary, limit, totals):
-    """Prove a fair share of a part of a box from its tails and, if ``vary``, from its variance."""
-    groups = group_assignments(f, w, depth)
-    fair, leaves = prove_tails(f, w, depth, groups, tails), w.length[depth]
-    if vary and leaves <= len(w.likely):
-        totals[2] += min(limit - totals[2], groups * leaves * leaves // PAIRS_PER_BOX)
-        fair = max(fair, prove_variance(f, w, depth, groups))
-    return fair
+def prove_box(f, w, depth, tails, limit, totals):
+    """Prove a fair share of a part of a box from its tails and its variance."""
+    groups, leaves = group_assignments(f, w, depth), w.length[depth]
+    if leaves <= len(w.likely):
+        totals[2] += min(limit - totals[2], leaves * leaves // PAIRS_PER_BOX)
+    return max(prove_tails(f, w, depth, groups, tails), prove_variance(f, w, depth, groups))
 
 
 @jit
 def refine_box(f, w, level, depends, state, shares, tails, settings, out, count, reserved, totals):
     """Split the box of the last list, as ``refine_tree_boxes`` does; return the number of boxes in the output."""
-    threshold, limit, max_points, put_settled, keep, vary = settings
+    threshold, limit, max_points, put_settled, keep = settings
     # A box is kept whole if its parts prove less, but not if there may be no other progress.
     first, must = totals[2] == 0, put_settled or threshold <= ROUNDING_MASS
     totals[2] += 1
@@ -132,7 +124,7 @@ def refine_box(f, w, level, depends, state, shares, tails, settings, out, count,
         if settled:
             fair, unfair = (0.0, 1.0) if outcome == UNFAIR else (1.0, 0.0)
         elif len(tails) and not entering:
-            fair = prove_box(f, w, depth, tails, vary, limit, totals)
+            fair = prove_box(f, w, depth, tails, limit, totals)
         next_state, divided = WAITING, False
         if not settled and (entering or (not full and mass * (1 - fair) > threshold)):
             points, sums = score_cuts(f, w, depth), -1
@@ -189,10 +181,8 @@ def refine_box(f, w, level, depends, state, shares, tails, settings, out, count,
             if range_weight(f, i, part_low, part_high) <= 0:
                 continue
             w.start[depth + 1] = w.start[depth] + w.length[depth]
-            for m in range(w.base.shape[1]):
-                for p in range(w.base.shape[2]):
-                    w.base[depth + 1, m, p] = w.base[depth, m, p]
-            depends = filter_leaves(f, w, depth, depth + 1, i, part_low, part_high, keep)
+            w.changed[0], w.inner[0, i], w.inner[1, i] = i, part_low, part_high
+            depends = filter_leaves(f, w, depth, depth + 1, 1, keep)
             w.lo[i], w.hi[i] = part_low, part_high
             totals[2] = min(limit, totals[2] + 1)
             depth += 1
@@ -207,9 +197,9 @@ def refine_tree_boxes(f, w, boxes, tails, settings, out, totals):
     Args:
         f, w: Leaves and work arrays.
         boxes: Boxes to split, each at least once.
-        tails: Parts of a box whose tail means are computed; empty to skip such proofs, and those from variances.
+        tails: Parts of a box whose tail means are computed; empty to skip such proofs and those from variances.
         settings: Threshold; maximum number of boxes; maximum number of points of a table; whether settled parts are
-            added to the output instead of counted; whether leaves without mass are kept; whether variances are used.
+            added to the output instead of counted; whether leaves without mass are kept.
         out: Output of parts with open mass.
         totals: Receives fair mass, unfair mass and number of boxes.
 

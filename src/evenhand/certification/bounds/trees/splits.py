@@ -6,7 +6,16 @@ import math
 
 import numpy as np
 
-from evenhand.certification.bounds.trees.lists import FAR, cells_between, jit, meet, names_cells, next_run, range_weight
+from evenhand.certification.bounds.trees.lists import (
+    FAR,
+    cells_between,
+    count_bits,
+    jit,
+    meet,
+    names_cells,
+    next_run,
+    range_weight,
+)
 
 TABLE_GAIN = 0.5
 """Weight of a smaller table relative to a smaller gap."""
@@ -27,6 +36,14 @@ def most_balanced(f, w):
 
 
 @jit
+def mark_cut(w, cell, effect, gain):
+    """Add the effect and the gain of a cut before a cell."""
+    w.effect[cell] += effect
+    # A tiny number marks a cut that only separates leaves without mass or gap.
+    w.gap[cell] += gain + 1e-300
+
+
+@jit
 def score_cuts(f, w, depth):
     """Compute the effect of each cell and the gain of each cut in the box; return the number of points of a table."""
     # A leaf with value v and probability c adds c (v - mean) / (share of its cells) to the effect of its cells, and the
@@ -34,7 +51,7 @@ def score_cuts(f, w, depth):
     n, m = len(w.lo), most_balanced(f, w)
     for i in range(n):
         at = f.offsets[i]
-        w.total[i] = 0.0
+        w.total[i], w.named[i] = 0.0, 0
         for c in range(at + w.lo[i], at + w.hi[i] + 2):
             w.effect[c] = w.gap[c] = 0.0
             w.single[c] = False
@@ -53,29 +70,32 @@ def score_cuts(f, w, depth):
             leaf = w.leaf[j]
             chance = w.chance[j] * f.portion[f.mask[leaf]]
             moved, gain = chance * (f.values[m, leaf] - mean), chance * (high - low)
-            for i in range(n):
-                key, lo, hi = f.keys[i, leaf], w.lo[i], w.hi[i]
+            for x in range(f.first[leaf], f.first[leaf + 1]):
+                i = f.tested[x]
+                key, lo, hi = f.keys[leaf, i], w.lo[i], w.hi[i]
                 cells = cells_between(f, i, lo, hi)
                 _, everything, weight = meet(f, i, key, lo, hi, cells)
                 if everything:
                     continue
-                at = f.offsets[i]
-                if f.is_set[i]:
-                    inside = names_cells(key, cells)
-                    for c in range(lo, hi + 1):
-                        w.single[at + c] |= (((key >> np.uint64(c)) & np.uint64(1)) != 0) == inside
                 w.total[i] += gain
-                part = moved / weight if weight > 0 else 0.0
-                lower, upper = next_run(f, i, key, lo, hi)
-                while lower <= hi:
-                    w.effect[at + lower] += part
-                    w.effect[at + upper + 1] -= part
-                    # A tiny number marks a cut that only separates leaves without mass or gap.
-                    if lower > lo:
-                        w.gap[at + lower] += gain + 1e-300
-                    if upper < hi:
-                        w.gap[at + upper + 1] += gain + 1e-300
-                    lower, upper = next_run(f, i, key, upper + 1, hi)
+                at, effect = f.offsets[i], moved / weight if weight > 0 else 0.0
+                if not f.is_set[i]:
+                    lower, upper = next_run(f, i, key, lo, hi)
+                    mark_cut(w, at + lower, effect, gain)
+                    mark_cut(w, at + upper + 1, -effect, gain)
+                    continue
+                part = key & cells
+                w.named[i] |= part if names_cells(key, cells) else cells & ~key
+                # Bits of the cells where a run of cells begins, or has ended.
+                ends = part ^ (part << np.uint64(1))
+                while ends:
+                    rest = ends & (ends - np.uint64(1))
+                    mark_cut(w, at + count_bits((ends ^ rest) - np.uint64(1)), effect, gain)
+                    ends, effect = rest, -effect
+    for i in range(n):
+        if f.is_set[i]:
+            for c in range(w.lo[i], w.hi[i] + 1):
+                w.single[f.offsets[i] + c] = (w.named[i] >> np.uint64(c)) & np.uint64(1) != 0
     points = 1.0
     for i in range(n):
         points *= count_rows(f, w, i)
@@ -85,9 +105,9 @@ def score_cuts(f, w, depth):
 @jit
 def count_rows(f, w, i):
     """Count the rows of an attribute in a table: the parts between cuts, or the named cells and all others."""
-    rows = 1
-    for c in range(f.offsets[i] + w.lo[i], f.offsets[i] + w.hi[i] + 1):
-        rows += w.single[c] if f.is_set[i] else w.gap[c] > 0
+    rows, at = 1, f.offsets[i]
+    for c in range(w.lo[i], w.hi[i] + 1):
+        rows += w.single[at + c] if f.is_set[i] else c > w.lo[i] and w.gap[at + c] > 0
     return rows
 
 

@@ -108,7 +108,7 @@ def find_corners(f, w, leaf, axes):
     w.corner[0, 0], w.sign[0, 0] = 0, 1
     for a in range(axes):
         i = w.axis[a]
-        at, lo, hi, key = f.offsets[i], w.lo[i], w.hi[i], f.keys[i, leaf]
+        at, lo, hi, key = f.offsets[i], w.lo[i], w.hi[i], f.keys[leaf, i]
         cells = cells_between(f, i, lo, hi)
         _, everything, _ = meet(f, i, key, lo, hi, cells)
         if everything:

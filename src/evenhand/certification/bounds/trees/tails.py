@@ -20,33 +20,49 @@ MAX_GROUPS = 16
 
 
 @jit
-def tail_means(f, w, begin, end, p, step, tails, out):
-    """Compute the means of a tree's lowest leaves under an assignment (step 1), or of its highest (step -1)."""
+def tail_mean(f, w, begin, end, p, step, tail):
+    """Compute the mean of a tree's lowest leaves (step 1), or minus that of its highest (step -1).
+
+    ``p`` is the assignment, -1 if the tree does not depend on it.
+    """
     # Leaves are listed in the order of their values. The last leaf fills up a tail that rounding leaves short.
     k = begin if step > 0 else end - 1
     weight = total = value = 0.0
-    for a in range(len(tails)):
-        while begin <= k < end:
-            leaf = w.leaf[k]
-            if f.members[f.mask[leaf], p]:
-                value = float(f.values[0, leaf])
-                if weight + w.chance[k] >= tails[a]:
-                    break
-                weight += w.chance[k]
-                total += w.chance[k] * value
-            k += step
-        out[a] = (total + (tails[a] - weight) * value) / tails[a]
+    while begin <= k < end:
+        leaf = w.leaf[k]
+        if p < 0 or f.members[f.mask[leaf], p]:
+            value = float(step * f.values[0, leaf])
+            if weight + w.chance[k] >= tail:
+                break
+            weight += w.chance[k]
+            total += w.chance[k] * value
+        k += step
+    return (total + (tail - weight) * value) / tail
+
+
+@jit
+def sum_tails(f, w, trees, groups, step, tail):
+    """Sum the tail means of the trees, each under its worst assignment; and with extreme leaves (``prove_tails``)."""
+    worst = extreme = 0.0
+    for t in range(trees):
+        begin, end, partial = w.tree_start[t], w.tree_start[t + 1], w.is_partial[t]
+        lowest = float(step * f.values[0, w.leaf[begin if step > 0 else end - 1]])
+        mean = lowest
+        if not partial:
+            mean = lowest = tail_mean(f, w, begin, end, -1, step, tail)
+        elif groups <= MAX_GROUPS:
+            mean = np.inf
+            for g in range(groups):
+                mean = min(mean, tail_mean(f, w, begin, end, w.member[g], step, tail))
+        worst += mean
+        extreme += lowest
+    return worst, extreme
 
 
 @jit
 def prove_tails(f, w, depth, groups, tails):
     """Prove a fair share of a box with one margin from the tails of its trees, after ``group_assignments``."""
-    # Rows of ``w.tails``: sums from below and above, the worst assignment of each tree; and the same with the extreme
-    # leaves of the trees that depend on the assignment, so that the others answer for all assignments at once.
-    count = len(tails)
-    for a in range(count):
-        w.tails[0, a] = w.tails[1, a] = w.tails[2, a] = w.tails[3, a] = 0.0
-    size = 0.0
+    size, trees = 0.0, 0
     k = w.start[depth]
     end = k + w.length[depth]
     while k < end:
@@ -54,24 +70,10 @@ def prove_tails(f, w, depth, groups, tails):
         while k < end and f.tree[w.leaf[k]] == tree:
             partial |= f.mask[w.leaf[k]] != 0
             k += 1
-        lowest, greatest = float(f.values[0, w.leaf[begin]]), float(f.values[0, w.leaf[k - 1]])
-        size += max(abs(lowest), abs(greatest))
-        for p in range(groups if partial and groups <= MAX_GROUPS else 1):
-            tail_means(f, w, begin, k, w.member[p], 1, tails, w.low_tail)
-            tail_means(f, w, begin, k, w.member[p], -1, tails, w.high_tail)
-            for a in range(count):
-                if p == 0:
-                    w.worst[0, a], w.worst[1, a] = w.low_tail[a], w.high_tail[a]
-                else:
-                    w.worst[0, a] = min(w.worst[0, a], w.low_tail[a])
-                    w.worst[1, a] = max(w.worst[1, a], w.high_tail[a])
-        for a in range(count):
-            if partial and groups > MAX_GROUPS:
-                w.worst[0, a], w.worst[1, a] = lowest, greatest
-            w.tails[0, a] += w.worst[0, a]
-            w.tails[1, a] += w.worst[1, a]
-            w.tails[2, a] += lowest if partial else w.worst[0, a]
-            w.tails[3, a] += greatest if partial else w.worst[1, a]
+        size += max(abs(float(f.values[0, w.leaf[begin]])), abs(float(f.values[0, w.leaf[k - 1]])))
+        w.tree_start[trees], w.is_partial[trees] = begin, partial
+        trees += 1
+    w.tree_start[trees] = end
     base_low, base_high = FAR, -FAR
     for p in range(w.base.shape[2]):
         base_low, base_high = min(base_low, w.base[depth, 0, p]), max(base_high, w.base[depth, 0, p])
@@ -80,11 +82,27 @@ def prove_tails(f, w, depth, groups, tails):
     # terms add 2 k units.
     updates = 8 * (MAX_DEPTH + len(w.outer) * (len(w.lo) + 1)) + 4 * w.length[depth] + 64
     pad = 2 * updates * UNIT * (size + max(abs(float(base_low)), abs(float(base_high)))) + 1
-    above, below = f.above[0] + pad - base_low, f.below[0] - pad - base_high
     best = 0.0
-    for a in range(count):
-        if w.tails[2, a] > above or w.tails[3, a] < below:
-            best = max(best, 1 - tails[a])
-        if w.tails[0, a] > above or w.tails[1, a] < below:
-            best = max(best, 1 - groups * tails[a])
+    for step in (1, -1):
+        limit = f.above[0] + pad - base_low if step > 0 else pad + base_high - f.below[0]
+        last = len(tails)
+        if sum_tails(f, w, trees, groups, step, tails[last - 1])[0] <= limit:
+            continue
+        # The smallest tail of each kind: with the worst assignment of each tree, where a tail counts for each group;
+        # and with the extreme leaves of the trees that depend on the assignment, so that the others answer for all
+        # assignments at once. The sums increase with the tail, and those of the second kind are smaller.
+        low = 0
+        for kind in range(0 if groups <= MAX_GROUPS else 1, 2):
+            copies, high = 1 if kind else groups, last
+            while high > 0 and copies * tails[high - 1] >= 1:
+                high -= 1
+            useful = high
+            while low < high:
+                middle = high - 1 if high == useful else (low + high) // 2
+                if sum_tails(f, w, trees, groups, step, tails[middle])[kind] > limit:
+                    high = middle
+                else:
+                    low = middle + 1
+            if high < useful:
+                best = max(best, 1 - copies * tails[high])
     return max(0.0, best - 1e-12)

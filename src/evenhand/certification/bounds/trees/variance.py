@@ -26,11 +26,15 @@ import numpy as np
 from evenhand.certification.bounds.trees.lists import (
     GRID,
     MAX_AXES,
+    MAX_KINDS,
     cells_between,
+    common_cells,
+    count_bits,
     jit,
     meet,
     next_run,
     range_weight,
+    weight_of,
 )
 from evenhand.certification.bounds.trees.tables import UNIT
 from evenhand.certification.bounds.trees.tails import MAX_GROUPS
@@ -38,101 +42,129 @@ from evenhand.certification.bounds.trees.tails import MAX_GROUPS
 
 @jit
 def describe_leaves(f, w, depth):
-    """Compute the tested attributes of the listed leaves, their shares and probabilities; return their number or -1."""
+    """List the tested attributes, with the leaves that test each of them, and compute the probabilities of the leaves.
+
+    Returns:
+        The number of tested attributes, -1 if the work arrays are too small.
+    """
     start, count, axes = w.start[depth], w.length[depth], 0
-    for j in range(count):
-        w.tested[j], w.likely[j] = 0, 1.0
     for i in range(len(w.lo)):
-        lo, hi, tested = w.lo[i], w.hi[i], False
-        cells, mass = cells_between(f, i, lo, hi), range_weight(f, i, lo, hi)
-        for j in range(count):
-            key = f.keys[i, w.leaf[start + j]]
+        w.row[i] = -1
+    for j in range(count):
+        leaf = w.leaf[start + j]
+        w.tests[j], w.likely[j] = 0, 1.0
+        for x in range(f.first[leaf], f.first[leaf + 1]):
+            i = f.tested[x]
+            key, lo, hi = f.keys[leaf, i], w.lo[i], w.hi[i]
+            cells = cells_between(f, i, lo, hi)
             _, everything, weight = meet(f, i, key, lo, hi, cells)
-            if not everything:
+            if everything:
+                continue
+            key, a = common_cells(f, i, key, cells), w.row[i]
+            if a < 0:
                 if axes == MAX_AXES:
                     return -1
-                tested = True
-                w.tested[j] |= np.uint64(1) << np.uint64(axes)
-                w.key[j, axes], w.share[j, axes] = key, weight / mass
-                w.likely[j] *= weight / mass
-        if tested:
-            w.axis[axes] = i
-            axes += 1
-    for j in range(count):
-        if w.likely[j] == 0.0:
-            w.tested[j] = 0
+                a = w.row[i] = axes
+                w.axis[a], w.kinds[a], w.users[a] = i, 0, 0
+                axes += 1
+            kind = 0
+            while kind < w.kinds[a] and w.key[a, kind] != key:
+                kind += 1
+            if kind == w.kinds[a]:
+                if kind == MAX_KINDS:
+                    return -1
+                w.key[a, kind], w.share[a, kind] = key, weight / range_weight(f, i, lo, hi)
+                w.kinds[a] += 1
+            w.tests[j] += 1
+            w.likely[j] *= w.share[a, kind]
+            if weight > 0:
+                w.user[a, w.users[a]], w.kind[a, w.users[a]] = j, kind
+                w.users[a] += 1
     return axes
 
 
 @jit
-def pair_variances(f, w, axes, count, groups):
+def relate_kinds(f, w, axes):
+    """Compute a_i for all pairs of keys of each tested attribute; return whether there is enough space."""
+    at = 0
+    for a in range(axes):
+        i, kinds = w.axis[a], w.kinds[a]
+        w.place_of[a] = at
+        if at + kinds * kinds > len(w.agree):
+            return False
+        inverse = 1 / range_weight(f, i, w.lo[i], w.hi[i])
+        for one in range(kinds):
+            for other in range(one + 1):
+                key, product = common_cells(f, i, w.key[a, one], w.key[a, other]), w.share[a, one] * w.share[a, other]
+                weight = weight_of(f, i, key)
+                ratio = weight * inverse / product if product > 0 else 1.0
+                w.agree[at + one * kinds + other] = w.agree[at + other * kinds + one] = ratio
+        at += kinds * kinds
+    return True
+
+
+@jit
+def pair_variances(w, axes, count, groups):
     """Sum the covariances of all pairs of leaves: of the interactions of f, and of the groups' differences from f."""
     interactions = differences = 0.0
+    partials = 0
     for a in range(axes):
-        i = w.axis[a]
-        w.cells[a], w.inverse[a] = cells_between(f, i, w.lo[i], w.hi[i]), 1 / range_weight(f, i, w.lo[i], w.hi[i])
+        w.done[a] = 0
+    for k in range(count):
+        w.product[k], w.single[k], w.sum_of[k] = 1.0, 0.0, 0.0
     for j in range(count):
-        row = row_differences = 0.0
+        # The products and sums over the attributes that leaf j and an earlier leaf (or j) test.
+        for a in range(axes):
+            x = w.done[a]
+            if x < w.users[a] and w.user[a, x] == j:
+                w.done[a] = x + 1
+                at = w.place_of[a] + w.kind[a, x] * w.kinds[a]
+                for y in range(x + 1):
+                    k, ratio = w.user[a, y], w.agree[at + w.kind[a, y]]
+                    w.product[k] *= ratio
+                    w.single[k] += ratio - 1
+        if w.portion[j] < 1:
+            w.partial[partials] = j
+            partials += 1
+            for x in range(partials):
+                k = w.partial[x]
+                both = float(count_bits(np.uint64(w.reached[j] & w.reached[k]))) - groups * w.portion[j] * w.portion[k]
+                differences += (1 + (k < j)) * both * w.term[k] * (w.product[k] - 1) * w.term[j]
+        own = w.portion[j] * w.term[j]
+        interactions += own * own * (w.product[j] - 1 - w.single[j])
+        for k in range(j):
+            w.sum_of[k] += own * (w.product[k] - 1 - w.single[k])
         for k in range(j + 1):
-            common, agree = w.tested[j] & w.tested[k], 0.0
-            if common == 0:
-                continue
-            if w.portion[j] < 1 and w.portion[k] < 1:
-                both = w.reached[j] & w.reached[k]
-                while both:
-                    both &= both - 1
-                    agree += 1
-                agree -= groups * w.portion[j] * w.portion[k]
-            if common & (common - np.uint64(1)) == 0 and agree == 0.0:
-                continue
-            product, single = 1.0, 0.0
-            for a in range(axes):
-                if (common >> np.uint64(a)) & np.uint64(1):
-                    i = w.axis[a]
-                    weight, one, other = 0.0, w.key[j, a], w.key[k, a]
-                    if f.is_set[i]:
-                        part, octet = one & other & w.cells[a], 0
-                        while part:
-                            weight += f.set_weights[i, octet, part & np.uint64(255)]
-                            part >>= np.uint64(8)
-                            octet += 1
-                    else:
-                        half, upper = np.uint64(0xFFFFFFFF), min(one, other, w.cells[a]) >> np.uint64(32)
-                        lower = max(one & half, other & half, w.cells[a] & half)
-                        if lower <= upper:
-                            weight = range_weight(f, i, np.int64(lower), np.int64(upper))
-                    ratio = weight * w.inverse[a] / (w.share[j, a] * w.share[k, a])
-                    product *= ratio
-                    single += ratio - 1
-            twice = 1 + (k < j)
-            row += twice * w.portion[k] * w.term[k] * (product - 1 - single)
-            row_differences += twice * agree * w.term[k] * (product - 1)
-        interactions += row * w.portion[j] * w.term[j]
-        differences += row_differences * w.term[j]
+            w.product[k], w.single[k] = 1.0, 0.0
+    for k in range(count):
+        interactions += 2 * w.sum_of[k] * w.portion[k] * w.term[k]
     return interactions, differences
 
 
 @jit
-def spread_effects(f, w, depth, axes):
+def spread_effects(f, w, axes):
     """Compute the distribution of S on a grid from the main effects of f.
 
     Returns:
         The number of values, the first value, their distance, and the variance of the rounding.
     """
-    count, reach = w.length[depth], 0.0
+    reach = 0.0
     for a in range(axes):
         i = w.axis[a]
         at, hi = f.offsets[i], w.hi[i]
         for c in range(at + w.lo[i], at + hi + 1):
             w.effect[c] = 0.0
-        for j in range(count):
-            if (w.tested[j] >> np.uint64(a)) & np.uint64(1):
-                part = w.portion[j] * w.term[j] / w.share[j, a]
-                lower, upper = next_run(f, i, w.key[j, a], w.lo[i], hi)
-                while lower <= hi:
-                    for c in range(at + lower, at + upper + 1):
-                        w.effect[c] += part
-                    lower, upper = next_run(f, i, w.key[j, a], upper + 1, hi)
+        for kind in range(w.kinds[a]):
+            w.sum_of[kind] = 0.0
+        for x in range(w.users[a]):
+            w.sum_of[w.kind[a, x]] += w.portion[w.user[a, x]] * w.term[w.user[a, x]]
+        for kind in range(w.kinds[a]):
+            part = w.sum_of[kind] / w.share[a, kind] if w.share[a, kind] > 0 else 0.0
+            lower, upper = next_run(f, i, w.key[a, kind], w.lo[i], hi)
+            while lower <= hi:
+                for c in range(at + lower, at + upper + 1):
+                    w.effect[c] += part
+                lower, upper = next_run(f, i, w.key[a, kind], upper + 1, hi)
         w.total[a], most = np.inf, -np.inf
         for c in range(w.lo[i], hi + 1):
             if range_weight(f, i, c, c) > 0:
@@ -171,7 +203,7 @@ def prove_variance(f, w, depth, groups):
     """Prove a fair share of a box with one margin from its variance, after ``group_assignments``."""
     start, count, assignments = w.start[depth], w.length[depth], w.base.shape[2]
     axes = describe_leaves(f, w, depth) if count <= len(w.likely) and groups <= MAX_GROUPS else -1
-    if axes < 0:
+    if axes < 0 or not relate_kinds(f, w, axes):
         return 0.0
     for g in range(groups):
         w.mean[g] = 0.0
@@ -187,18 +219,14 @@ def prove_variance(f, w, depth, groups):
                 w.mean[g] += w.term[j]
         w.portion[j] = reaching / groups
         size += abs(value)
-        scale, bits = w.likely[j], w.tested[j]
-        while bits:
-            bits &= bits - np.uint64(1)
-            scale *= 2
-        root += abs(value) * math.sqrt(scale)
+        root += abs(value) * math.sqrt(w.likely[j] * 2.0 ** w.tests[j])
     lowest, highest = np.inf, -np.inf
     for p in range(assignments):
         base = float(w.base[depth, 0, p])
         lowest, highest = min(lowest, base + w.mean[w.group[p]]), max(highest, base + w.mean[w.group[p]])
         size = max(size, abs(base))
-    used, first, step, rounding = spread_effects(f, w, depth, axes)
-    interactions, differences = pair_variances(f, w, axes, count, groups)
+    used, first, step, rounding = spread_effects(f, w, axes)
+    interactions, differences = pair_variances(w, axes, count, groups)
     # Rounding, in units. A probability is a product of at most n = ``axes`` quotients of whole numbers: 2 n. A mean or
     # an effect is a sum of at most ``count`` products of a probability and a value, of absolute sum at most ``size``:
     # 2 n + count + 4, times ``size``. Sums over two tested attributes and more have 1 + a_i <= 2 / (larger probability
