@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import settings
 
@@ -100,3 +101,17 @@ def small_schema(
         described.append({"name": name, **domain})
     about = {"name": target, "favourable": labels[-1] if favourable is None else favourable, "values": labels}
     return Schema.parse({"target": about, "attributes": described, "rules": list(rules), "links": list(links)})
+
+
+def draw_frame(rng: np.random.Generator, n: int, **columns: Any) -> Any:
+    """Draw a data frame: ``grade=(0, 4)`` are whole numbers from 0 to 4, ``sex="f m"`` words; others are the cells."""
+    import pandas as pd
+
+    cells = {}
+    for name, domain in columns.items():
+        if isinstance(domain, str):
+            domain = rng.choice(domain.split(), n)
+        elif isinstance(domain, tuple):
+            domain = rng.integers(domain[0], domain[1] + 1, n)
+        cells[name] = domain
+    return pd.DataFrame(cells)

@@ -1,7 +1,6 @@
 """An audit of a model behind HTTP that answers differently each time: noise first, and gates that tell it from bias."""
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from evenhand import auditing, view
@@ -9,6 +8,7 @@ from evenhand.auditing.wording import headlines
 from evenhand.models import Subject
 from evenhand.schema.people import ColumnRoles
 from serving import serving
+from support import draw_frame
 
 QUICK = auditing.AuditConfig(time_limit=60, samples=200, searched=0)
 
@@ -17,9 +17,7 @@ def audited(rate):
     """Audit an endpoint that says yes with a probability that it computes from a person."""
     rng = np.random.default_rng(5)
     n = 800
-    people = pd.DataFrame(
-        {"grade": rng.integers(0, 40, n), "sex": rng.choice(["f", "m"], n), "hired": rng.choice(["no", "yes"], n)}
-    )
+    people = draw_frame(rng, n, grade=(0, 39), sex="f m", hired="no yes")
     noise = np.random.default_rng(6)
 
     def reply(instances):

@@ -31,15 +31,9 @@ def people(n=600, seed=0):
     rng = np.random.default_rng(seed)
     sex = rng.choice(["F", "M"], n)
     score = np.clip(rng.beta(2, 3, n) + 0.15 * (sex == "M"), 0, 1)
-    return pd.DataFrame(
-        {
-            "sex": sex,
-            "race": rng.choice(["A", "B", "C"], n, p=[0.5, 0.3, 0.2]),
-            "score": score,
-            "selected": np.where(score > 0.45, "yes", "no"),
-            "hired": np.where(rng.random(n) < score, "yes", "no"),
-        }
-    )
+    race = rng.choice(["A", "B", "C"], n, p=[0.5, 0.3, 0.2])
+    selected, hired = np.where(score > 0.45, "yes", "no"), np.where(rng.random(n) < score, "yes", "no")
+    return pd.DataFrame({"sex": sex, "race": race, "score": score, "selected": selected, "hired": hired})
 
 
 def decisions(frame, **roles):
@@ -223,14 +217,9 @@ def test_paired_changes_of_error_rates_are_of_people_with_a_true_label():
     scores = rng.random(400), rng.random(400)
 
     def audit(decided, score, rows=slice(None)):
-        return evenhand.audit_predictions(
-            decided[rows],
-            y_true=truth[rows].reset_index(drop=True),
-            y_score=score[rows],
-            sensitive_features={"group": GROUPS[rows]},
-            favourable=1,
-            keep_decisions=True,
-        )
+        options = {"sensitive_features": {"group": GROUPS[rows]}, "favourable": 1, "keep_decisions": True}
+        known = truth[rows].reset_index(drop=True)
+        return evenhand.audit_predictions(decided[rows], y_true=known, y_score=score[rows], **options)
 
     found = compare_audits(audit(before, scores[0]), audit(after, scores[1]))
     known = truth.notna().to_numpy()
@@ -274,13 +263,8 @@ def test_paired_changes_of_errors_are_of_people_with_a_true_number():
     before, after = rng.normal(0, 1, 400), rng.normal(0, 1, 400)
 
     def audit(decided, rows=slice(None)):
-        return evenhand.audit_predictions(
-            decided[rows],
-            y_true=truth[rows],
-            sensitive_features={"group": GROUPS[rows]},
-            kind="number",
-            keep_decisions=True,
-        )
+        options = {"sensitive_features": {"group": GROUPS[rows]}, "kind": "number", "keep_decisions": True}
+        return evenhand.audit_predictions(decided[rows], y_true=truth[rows], **options)
 
     found, known = compare_audits(audit(before), audit(after)), ~np.isnan(truth)
     only = compare_audits(audit(before, known), audit(after, known))

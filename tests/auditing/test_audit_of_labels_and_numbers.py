@@ -56,12 +56,9 @@ def test_labels_of_which_none_is_favourable():
 
 def test_grades_and_the_order_of_a_schema():
     told = evenhand.audit_predictions(GIVEN, **ABOUT, y_true=TRUE, order=GRADES)
-    described = Schema.parse(
-        {
-            "target": {"name": "grade", "kind": "ordinal", "values": GRADES, "favourable": "very good"},
-            "attributes": [{"name": "sex", "kind": "categorical", "values": ["F", "M"], "protected": True}],
-        }
-    )
+    target = {"name": "grade", "kind": "ordinal", "values": GRADES, "favourable": "very good"}
+    sex = {"name": "sex", "kind": "categorical", "values": ["F", "M"], "protected": True}
+    described = Schema.parse({"target": target, "attributes": [sex]})
     read = evenhand.audit_predictions(GIVEN, **ABOUT, y_true=TRUE, schema=described)
     assert read.groups.labels.breakdowns == told.groups.labels.breakdowns
     assert told.groups.labels.breakdowns[0].gap("too_low_difference").best == "F"

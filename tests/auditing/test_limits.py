@@ -29,14 +29,12 @@ from evenhand.mitigation import mitigate
 from evenhand.models import Subject, load_white_box
 from evenhand.schema.people import ColumnRoles
 from evenhand.subgroups import find_subgroups
-from support import leaves_but_clocks
+from support import draw_frame, leaves_but_clocks
 
 
 def people_frame() -> pd.DataFrame:
     rng = np.random.default_rng(0)
-    frame = pd.DataFrame(
-        {"sex": rng.integers(0, 2, 300), "age": rng.integers(0, 5, 300), "points": rng.integers(0, 30, 300)}
-    )
+    frame = draw_frame(rng, 300, sex=(0, 1), age=(0, 4), points=(0, 29))
     return frame.assign(income=rng.normal(0, 1, 300), debt=rng.normal(0, 1, 300))
 
 
@@ -87,7 +85,7 @@ ANALYSES: dict[str, Callable[[], Result]] = {
 
 
 @pytest.mark.parametrize("name", ANALYSES)
-def test_results_without_a_time_limit_do_not_depend_on_the_clock(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_without_a_time_limit_do_not_depend_on_the_clock(name, monkeypatch):
     first = ANALYSES[name]()
     calls = iter(range(10**9))
     for clock in ("perf_counter", "monotonic", "process_time"):
@@ -128,9 +126,7 @@ def complete() -> set[str]:
     ("target", "error"),
     [*((target, RuntimeError("broken")) for target in PARTS), ("evenhand.groups.measure_groups", MemoryError())],
 )
-def test_a_part_that_fails_leaves_all_others(
-    target: str, error: Exception, complete: set[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_part_that_fails_leaves_all_others(target, error, complete, monkeypatch):
     def fail(*given: object, **settings: object) -> None:
         raise error
 
@@ -174,9 +170,7 @@ FIELDS = {
     ("subject", "limit"),
     [*((label_subject, limit) for limit in (1, 10, 100)), *((network_subject, limit) for limit in (3, 30, 300))],
 )
-def test_a_time_limit_that_is_reached_names_the_parts_that_are_not_run(
-    subject: Callable[[], Subject], limit: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_time_limit_that_is_reached_names_the_parts_that_are_not_run(subject, limit, monkeypatch):
     read_time_by_looks(monkeypatch)
     result = auditing.audit(subject(), QUICK, time_limit=limit)
     skipped = {part.what for part in result.not_run}
@@ -186,7 +180,7 @@ def test_a_time_limit_that_is_reached_names_the_parts_that_are_not_run(
     assert "A time limit was used" in result.provenance
 
 
-def test_a_time_limit_counts_from_the_call_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_time_limit_counts_from_the_call_on(monkeypatch):
     """Reading the table and the model takes part of the time limit."""
     monkeypatch.setattr("evenhand.api.RUNNING_SECONDS", lambda: RUNNING_SECONDS() - 100)
     subject, frame = label_subject(), people_frame()
@@ -195,7 +189,7 @@ def test_a_time_limit_counts_from_the_call_on(monkeypatch: pytest.MonkeyPatch) -
     assert result.individual is None
 
 
-def test_preparations_end_at_the_time_limit() -> None:
+def test_preparations_end_at_the_time_limit():
     limit = TimeLimit(0.0)
     check_time()
     with limit.enforced(), pytest.raises(LimitError) as caught:
@@ -204,21 +198,21 @@ def test_preparations_end_at_the_time_limit() -> None:
     check_time()
 
 
-def test_a_white_box_is_not_read_beyond_the_time_limit() -> None:
+def test_a_white_box_is_not_read_beyond_the_time_limit():
     subject = label_subject()
     model = make_pipeline(StandardScaler(), subject.model).fit(people_frame(), subject.people.labels)
     with TimeLimit(0.0).enforced(), pytest.raises(LimitError):
         load_white_box(model, subject.people.schema)
 
 
-def test_searches_without_time_to_prepare_find_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_searches_without_time_to_prepare_find_nothing(monkeypatch):
     read_time_by_looks(monkeypatch)
     subject = label_subject()
     result = search.search(subject.scorer, subject.people, time_limit=0.5)
     assert (result.stopped_by, result.profiles) == ("time", 0)
 
 
-def test_certificates_do_not_depend_on_the_number_of_threads() -> None:
+def test_certificates_do_not_depend_on_the_number_of_threads():
     rng = np.random.default_rng(0)
     frame = people_frame()
     hired = (frame["points"] + 6 * frame["sex"] + rng.normal(0, 3, 300) > 18).astype(int)
@@ -244,15 +238,8 @@ def score(frame: pd.DataFrame) -> np.ndarray:
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("people")
     rng = np.random.default_rng(0)
-    frame = pd.DataFrame(
-        {
-            "note": [f"note {i}" for i in range(N)],
-            "grade": rng.integers(20, 61, N),
-            "hours": rng.integers(1, 100, N),
-            "town": rng.choice(["north", "south", "west"], N),
-            "sex": rng.choice(["f", "m"], N),
-        }
-    )
+    note, town = [f"note {i}" for i in range(N)], "north south west"
+    frame = draw_frame(rng, N, note=note, grade=(20, 60), hours=(1, 99), town=town, sex="f m")
     frame.loc[7, "note"] = CANARY
     frame["hired"] = np.where(score(frame) > rng.random(N), "yes", "no")
     frame.to_csv(folder / "people.csv", index=False)

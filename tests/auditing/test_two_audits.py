@@ -220,29 +220,15 @@ SECOND = np.clip(FIRST - 0.1 * (CHANGE_SEX == "F") + RNG.normal(0, 0.05, N), 0, 
 
 
 def audit_scores(scores, keep=True, **settings):
-    return evenhand.audit_predictions(
-        (scores > 0.5).astype(int),
-        y_true=CHANGE_TRUTH.astype(int),
-        y_score=scores,
-        sensitive_features={"sex": CHANGE_SEX},
-        favourable=1,
-        keep_decisions=keep,
-        time_limit=1e-9,
-        **settings,
-    )
+    options = {"sensitive_features": {"sex": CHANGE_SEX}, "favourable": 1, "keep_decisions": keep, "time_limit": 1e-9}
+    decided, truth = (scores > 0.5).astype(int), CHANGE_TRUTH.astype(int)
+    return evenhand.audit_predictions(decided, y_true=truth, y_score=scores, **options, **settings)
 
 
 def audit_numbers(numbers, truth=None, keep=True, sex=CHANGE_SEX, **settings):
-    return evenhand.audit_predictions(
-        numbers,
-        y_true=truth,
-        sensitive_features={"sex": sex},
-        keep_decisions=keep,
-        time_limit=1e-9,
-        unit=settings.pop("unit", "EUR"),
-        kind="number",
-        **settings,
-    )
+    options = {"sensitive_features": {"sex": sex}, "keep_decisions": keep, "time_limit": 1e-9, "kind": "number"}
+    unit = settings.pop("unit", "EUR")
+    return evenhand.audit_predictions(numbers, y_true=truth, unit=unit, **options, **settings)
 
 
 def mean_interval(values, level):
@@ -278,15 +264,10 @@ def test_areas_of_other_people_are_squared_and_added_and_without_decisions_any_d
     line, half = found.line("auc"), bonferroni(bonferroni(0.95, found.comparisons), 2)
     (low1, high1), (low2, high2) = (stretch_interval(one.groups.overall["auc"], half) for one in (kept, other))
     assert (line.change.low, line.change.high) == pytest.approx((low2 - high1, high2 - low1))
-    turned = evenhand.audit_predictions(
-        (SECOND[::-1] > 0.5).astype(int),
-        y_true=CHANGE_TRUTH[::-1].astype(int),
-        y_score=SECOND[::-1],
-        time_limit=1e-9,
-        sensitive_features={"sex": CHANGE_SEX[::-1]},
-        favourable=1,
-        keep_decisions=True,
-    )
+    options = {"sensitive_features": {"sex": CHANGE_SEX[::-1]}, "favourable": 1, "keep_decisions": True}
+    scores, truth = SECOND[::-1], CHANGE_TRUTH[::-1].astype(int)
+    decided = (scores > 0.5).astype(int)
+    turned = evenhand.audit_predictions(decided, y_true=truth, y_score=scores, time_limit=1e-9, **options)
     apart = compare_audits(kept, turned).line("auc")
     assert apart.pairing == "unpaired"
     assert apart.change.high - apart.change.low < line.change.high - line.change.low

@@ -206,13 +206,7 @@ def true_shares(case: Case) -> tuple[Fraction, Fraction]:
 
 def worked_example() -> AdditiveNetwork:
     """The hiring network of FairQuant's Fig. 2: x1 in 1..5, x2 protected, x3 in 0..5."""
-    schema = schema_of(
-        [
-            {"name": "x1", "kind": "integer", "lower": 1, "upper": 5},
-            {"name": "x2", "kind": "integer", "lower": 0, "upper": 1, "protected": True},
-            {"name": "x3", "kind": "integer", "lower": 0, "upper": 5},
-        ]
-    )
+    schema = schema_of([integer("x1", 1, 5), integer("x2", 0, 1, protected=True), integer("x3", 0, 5)])
     first = np.array([[2.0, -0.2], [0.5, 0.7], [1.2, 0.4]])
     return network_from_dense(schema, [(first, np.zeros(2)), (np.array([[0.2], [-1.0]]), np.zeros(1))], name="hiring")
 

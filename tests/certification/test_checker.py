@@ -49,9 +49,7 @@ def certificate_of(case: Case, path: Path, method: str, **options: Any) -> certi
 @settings(max_examples=scaled(20))
 @given(seed=st.integers(0, 10_000))
 @example(seed=1196)
-def test_honest_certificates_of_random_networks_are_confirmed(
-    method: str, seed: int, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_honest_certificates_of_random_networks_are_confirmed(method, seed, tmp_path_factory):
     case = random_case(seed, real=seed % 4 == 0)
     path = tmp_path_factory.mktemp("honest") / "c.cert"
     answer = certificate_of(case, path, method)
@@ -65,7 +63,7 @@ def test_honest_certificates_of_random_networks_are_confirmed(
 
 @settings(max_examples=scaled(60))
 @given(seed=st.integers(0, 10_000))
-def test_bounds_exclude_no_label_that_everybody_gets(seed: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_bounds_exclude_no_label_that_everybody_gets(seed, tmp_path_factory):
     """Bounds of random boxes, assignment by assignment and together, against asking everybody in them."""
     network = random_case(seed).network
     path = tmp_path_factory.mktemp("shares") / "c.cert"
@@ -101,7 +99,7 @@ def test_bounds_exclude_no_label_that_everybody_gets(seed: int, tmp_path_factory
 
 @settings(max_examples=scaled(60))
 @given(seed=st.integers(0, 10_000))
-def test_counting_conditions_is_exact_up_to_rounding(seed: int) -> None:
+def test_counting_conditions_is_exact_up_to_rounding(seed):
     """Where all joint values are listed nothing but rounding is lost; on a grid some is, and nothing is gained."""
     rng = np.random.default_rng(seed)
     widths = rng.integers(1, 7, size=rng.integers(1, 5))
@@ -131,7 +129,7 @@ def test_counting_conditions_is_exact_up_to_rounding(seed: int) -> None:
     assert fair >= true - 1e-9
 
 
-def test_worked_example_by_hand(tmp_path: Path) -> None:
+def test_worked_example_by_hand(tmp_path):
     """The hiring network has 30 people; the certificate lists them in rows, and its digest is the network's."""
     network = worked_example()
     path = tmp_path / "hiring.cert"
@@ -149,7 +147,7 @@ def test_worked_example_by_hand(tmp_path: Path) -> None:
     assert checker.CertificateCheck.from_json(found.to_json()) == found
 
 
-def test_the_seed_is_drawn_by_the_system_unless_given(tmp_path: Path) -> None:
+def test_the_seed_is_drawn_by_the_system_unless_given(tmp_path):
     path = tmp_path / "c.cert"
     certification.certify(worked_example(), certificate=path, samples=10)
     seeds = {checker.check_certificate(path, worked_example()).seed for _ in range(3)}
@@ -194,7 +192,7 @@ def rejected(path: Path, network: AdditiveNetwork, words: str, **asked: Any) -> 
     assert found.certified is None
 
 
-def test_a_damaged_or_truncated_file_is_rejected(honest: tuple[Path, AdditiveNetwork]) -> None:
+def test_a_damaged_or_truncated_file_is_rejected(honest):
     path, network = honest
     data = path.read_bytes()
     for end in range(30, len(data), max(1, len(data) // 23)):
@@ -210,7 +208,7 @@ def test_a_damaged_or_truncated_file_is_rejected(honest: tuple[Path, AdditiveNet
     rejected(path, network, "trailing data")
 
 
-def test_what_is_no_certificate_is_refused(tmp_path: Path) -> None:
+def test_what_is_no_certificate_is_refused(tmp_path):
     path = tmp_path / "c.cert"
     with pytest.raises(DataError, match="cannot be read"):
         checker.check_certificate(path, worked_example())
@@ -227,7 +225,7 @@ def _raise_share(it: Opened) -> None:
     it.fair[undecided] = WHOLE
 
 
-def test_false_shares_are_not_confirmed(honest: tuple[Path, AdditiveNetwork]) -> None:
+def test_false_shares_are_not_confirmed(honest):
     path, network = honest
     found = checker.check_certificate(forged(path, _raise_share), network, sample=None)
     assert found.verdict == "not confirmed"
@@ -236,13 +234,13 @@ def test_false_shares_are_not_confirmed(honest: tuple[Path, AdditiveNetwork]) ->
     assert len(found.to_frame()) == len(found.unconfirmed)
 
 
-def test_a_model_of_another_name_is_the_same(honest: tuple[Path, AdditiveNetwork]) -> None:
+def test_a_model_of_another_name_is_the_same(honest):
     path, network = honest
     renamed = replace(network, name="the same under another name")
     assert checker.check_certificate(path, renamed).verdict == "confirmed"
 
 
-def test_another_population_is_rejected(honest: tuple[Path, AdditiveNetwork], tmp_path: Path) -> None:
+def test_another_population_is_rejected(honest, tmp_path):
     path, network = honest
     marginals = []
     for attribute in network.schema.attributes:
@@ -271,7 +269,7 @@ def test_another_population_is_rejected(honest: tuple[Path, AdditiveNetwork], tm
     assert named.population == "people weighed as the certificate states"
 
 
-def test_fewer_protected_values_or_another_domain_are_no_lie_that_passes(honest: tuple[Path, AdditiveNetwork]) -> None:
+def test_fewer_protected_values_or_another_domain_are_no_lie_that_passes(honest):
     path, network = honest
 
     def fewer(it: Opened) -> None:
@@ -302,7 +300,7 @@ def test_fewer_protected_values_or_another_domain_are_no_lie_that_passes(honest:
 
 
 @pytest.mark.full
-def test_conditions_and_thresholds_are_checked(tmp_path: Path) -> None:
+def test_conditions_and_thresholds_are_checked(tmp_path):
     network, path = _network(), tmp_path / "c.cert"
     for options in ({"where": ("age >= 18 and job in {x, z}",)}, {"threshold": 0.3}, {"where": ("group != b",)}):
         answer = certification.certify(network, certificate=path, samples=10, jobs=1, **options)
@@ -318,7 +316,7 @@ def test_conditions_and_thresholds_are_checked(tmp_path: Path) -> None:
     assert checker.check_certificate(forged(path, half), network, sample=None).verdict == "not confirmed"
 
 
-def test_a_recorder_refuses_what_it_cannot_keep(tmp_path: Path) -> None:
+def test_a_recorder_refuses_what_it_cannot_keep(tmp_path):
     network = _network()
     with pytest.raises(OptionError, match="cannot be written"):
         certification.certify(network, certificate=tmp_path / "missing" / "c.cert", samples=10)
@@ -337,7 +335,7 @@ def test_a_recorder_refuses_what_it_cannot_keep(tmp_path: Path) -> None:
 
 @settings(max_examples=scaled(80))
 @given(seed=st.integers(0, 100_000))
-def test_partitions_are_told_from_everything_else(seed: int) -> None:
+def test_partitions_are_told_from_everything_else(seed):
     """Random cuts, boxes that no single cut parts, and then one box changed, against counting every cell."""
     rng = np.random.default_rng(seed)
     counts = rng.integers(2, 9, size=rng.integers(1, 4))
@@ -377,7 +375,7 @@ def test_partitions_are_told_from_everything_else(seed: int) -> None:
 @pytest.mark.parametrize(
     ("name", "protected"), [("GC-1", "age"), ("AC-1", "sex"), ("AC-7", "race"), ("compas-1", "Race")]
 )
-def test_published_networks_are_confirmed(name: str, protected: str, tmp_path: Path) -> None:
+def test_published_networks_are_confirmed(name, protected, tmp_path):
     network, path = real_network(name, protected), tmp_path / "c.cert"
     answer = certification.certify(network, certificate=path, max_boxes=1000, jobs=1, samples=10)
     found = checker.check_certificate(path, network, seed=1)

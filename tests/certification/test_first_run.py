@@ -68,7 +68,7 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[set[str]]:
 
 
 @pytest.mark.parametrize("kind", ["forest", "network"])
-def test_without_compiled_provers_an_audit_names_the_certificate_that_is_not_run(kind: str, compiled: set[str]) -> None:
+def test_without_compiled_provers_an_audit_names_the_certificate_that_is_not_run(kind, compiled):
     result = auditing.audit(subject(kind, small=False), time_limit=3, samples=100, searched=0)
     assert result.certificates == ()
     [skipped] = [part for part in result.not_run if part.what.startswith("certification")]
@@ -76,14 +76,14 @@ def test_without_compiled_provers_an_audit_names_the_certificate_that_is_not_run
     assert [rate.protected for rate in result.individual.rates if rate.flips is not None]
 
 
-def test_models_of_one_score_need_no_compiled_prover(compiled: set[str]) -> None:
+def test_models_of_one_score_need_no_compiled_prover(compiled):
     result = auditing.audit(subject("linear", small=False), time_limit=3, samples=100, searched=0)
     assert result.certificates[0].undecided < 0.01
     assert result.settings["proofs_by"] == "the distribution of scores"
 
 
 @pytest.mark.parametrize("kind", MODELS)
-def test_small_domains_need_no_compiled_prover(kind: str, compiled: set[str]) -> None:
+def test_small_domains_need_no_compiled_prover(kind, compiled):
     result = auditing.audit(subject(kind, small=True), time_limit=3, samples=100, searched=0)
     [certificate] = result.certificates
     assert certificate.method == "enumeration"
@@ -94,9 +94,7 @@ def test_small_domains_need_no_compiled_prover(kind: str, compiled: set[str]) ->
 
 @pytest.mark.parametrize("kind", ["forest", "network"])
 @pytest.mark.parametrize("limits", [{"time_limit": 3.0, "compile_limit": 1.5}, {"compile_limit": 1.0, "max_boxes": 9}])
-def test_without_compiled_provers_certify_reports_the_limit(
-    kind: str, limits: dict[str, float], compiled: set[str]
-) -> None:
+def test_without_compiled_provers_certify_reports_the_limit(kind, limits, compiled):
     network = subject(kind, small=False).white_box
     with pytest.raises(LimitError) as caught:
         certification.certify(network, samples=1, **limits)
@@ -105,19 +103,19 @@ def test_without_compiled_provers_certify_reports_the_limit(
 
 
 @pytest.mark.parametrize(("ready", "compile_limit"), [({"linear"}, 1.0), (set(), 30.0), (set(), float("inf"))])
-def test_uses_a_prover_that_is_ready_or_affordable(ready: set[str], compile_limit: float, compiled: set[str]) -> None:
+def test_uses_a_prover_that_is_ready_or_affordable(ready, compile_limit, compiled):
     compiled |= ready | {"any kernel may be compiled here"}
     network = subject("network", small=False).white_box
     assert certification.certify(network, max_boxes=20, samples=1, compile_limit=compile_limit).boxes > 0
 
 
-def test_default_compile_limit_is_half_the_time_limit() -> None:
+def test_default_compile_limit_is_half_the_time_limit():
     limit = audit_config.COMPILE_SHARE
     assert auditing.AuditConfig(time_limit=8).compile_limit == 8 * limit
     assert auditing.AuditConfig().compile_limit == float("inf")
 
 
-def test_compiling_pauses_time_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compiling_pauses_time_limits(monkeypatch):
     now = [100.0]
     monkeypatch.setattr(interrupts.time, "perf_counter", lambda: now[0])
     compile_signature = Dispatcher.compile

@@ -60,7 +60,7 @@ def everybody_in(question: RecordedQuestion) -> tuple[np.ndarray, np.ndarray, np
 
 @settings(max_examples=scaled(150), deadline=None)
 @given(seed=st.integers(0, 10**6), most=st.sampled_from([1, 3, 64, 4096]))
-def test_what_is_proved_is_true(seed: int, most: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_what_is_proved_is_true(seed, most, tmp_path_factory):
     """Of random boxes all is claimed that is true and a little more: what is proved is never above what is true."""
     case = random_case(seed)
     question = question_about(case.network, tmp_path_factory.mktemp("quick"), case.population)
@@ -137,9 +137,7 @@ def rows_of(question: RecordedQuestion, cells: np.ndarray, p: int) -> np.ndarray
 
 @settings(max_examples=scaled(40), deadline=None)
 @given(seed=st.integers(0, 10**6), power=st.integers(-8, 8))
-def test_functions_lie_below_the_margin_in_exact_arithmetic(
-    seed: int, power: int, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_functions_lie_below_the_margin_in_exact_arithmetic(seed, power, tmp_path_factory):
     """With no allowance for float32 at all, only for our own rounding: for everybody in the box, in fractions."""
     rng = np.random.default_rng(seed)
     network = small_network(rng, 10.0**power)
@@ -167,9 +165,7 @@ def test_functions_lie_below_the_margin_in_exact_arithmetic(
 
 @settings(max_examples=scaled(40), deadline=None)
 @given(seed=st.integers(0, 10**6), power=st.integers(-4, 4))
-def test_float32_rounded_against_us_stays_within_its_bound(
-    seed: int, power: int, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_float32_rounded_against_us_stays_within_its_bound(seed, power, tmp_path_factory):
     rng = np.random.default_rng(seed)
     network = small_network(rng, 10.0**power)
     question = question_about(network, tmp_path_factory.mktemp("float32"))
@@ -185,7 +181,7 @@ def test_float32_rounded_against_us_stays_within_its_bound(
             assert abs(one - other) <= Fraction(float(w.error[len(net.sizes) - 1, 0])), seed
 
 
-def test_outputs_that_cancel_keep_their_float32_error(tmp_path: Path) -> None:
+def test_outputs_that_cancel_keep_their_float32_error(tmp_path):
     """Without a hidden layer the margin is a difference of outputs, each of which is rounded by itself."""
     schema = schema_of([integer("x", 0, 9), integer("p", 0, 1, protected=True)])
     network = network_from_dense(schema, [(np.array([[1000.0, 1000.0], [0.0, 1.0]]), np.array([0.0, -0.5]))])
@@ -196,7 +192,7 @@ def test_outputs_that_cancel_keep_their_float32_error(tmp_path: Path) -> None:
     assert w.error[0, 0] >= 2 * 9000 * 2.0**-24
 
 
-def test_worked_example_is_proved_to_the_last_person(tmp_path: Path) -> None:
+def test_worked_example_is_proved_to_the_last_person(tmp_path):
     """The hiring network's 30 people as one box: what is proved is what enumerating them finds."""
     network = worked_example()
     question = question_about(network, tmp_path)
@@ -207,7 +203,7 @@ def test_worked_example_is_proved_to_the_last_person(tmp_path: Path) -> None:
     assert proofs.unfair[0] == pytest.approx(answer.falsified, abs=1e-9)
 
 
-def test_an_interrupted_check_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_check_goes_on(tmp_path, monkeypatch):
     """Ctrl-C after the first boxes: what is confirmed is kept, and the next run proves the others only."""
     case = random_case(3)
     path, state = tmp_path / "c.cert", tmp_path / "c.state"

@@ -366,7 +366,7 @@ def check(path: Path, question: str = "threshold", network: AdditiveNetwork | No
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
-def test_honest_certificates_are_confirmed(question: str, honest: dict[str, Path]) -> None:
+def test_honest_certificates_are_confirmed(question, honest):
     """The one about a threshold, which lies are told in, has fair and unfair boxes, and open ones."""
     it = opened(honest[question])
     assert makes_sense(it)
@@ -389,9 +389,7 @@ def test_honest_certificates_are_confirmed(question: str, honest: dict[str, Path
         *((name, lie, NAMED) for name, lie in NAMED_LIES.items()),
     ],
 )
-def test_forgeries_are_refused_or_named(
-    name: str, lie: Lie, expected: tuple[str, ...], honest: dict[str, Path]
-) -> None:
+def test_forgeries_are_refused_or_named(name, lie, expected, honest):
     sums = name not in ("a_question_is_dropped", "fewer_cells_than_boxes_have", "masses_of_too_few_cells")
     found = check(forged(honest["threshold"], lie, add_up=sums and name != "a_gap_in_the_domain"))
     assert found.verdict in expected, found
@@ -400,7 +398,7 @@ def test_forgeries_are_refused_or_named(
 
 
 @pytest.mark.parametrize("lie", [header({("tolerance",): 0.1}), header({("tolerance",): 0.4}), claim("fair", 0, WHOLE)])
-def test_other_tolerances_and_false_counterexamples_are_not_confirmed(lie: Lie, honest: dict[str, Path]) -> None:
+def test_other_tolerances_and_false_counterexamples_are_not_confirmed(lie, honest):
     """The last claims of somebody whose number changes by less that it changes by more."""
     found = checker.check_certificate(forged(honest["tolerance"], lie), small_network(), sample=None)
     assert found.verdict == "not confirmed", found
@@ -409,7 +407,7 @@ def test_other_tolerances_and_false_counterexamples_are_not_confirmed(lie: Lie, 
 @pytest.mark.parametrize(
     "change", ["certified", "falsified", "of", "boxes", {"note": "1"}, {"boxes": True}, {"of": None}]
 )
-def test_totals_that_are_not_those_of_the_boxes_are_refused(change: Any, honest: dict[str, Path]) -> None:
+def test_totals_that_are_not_those_of_the_boxes_are_refused(change, honest):
     def lie(it: Opened) -> None:
         known = isinstance(change, str)
         it.totals |= {change: type(it.totals[change])(int(it.totals[change]) + 1)} if known else change
@@ -432,13 +430,11 @@ def _one_bit(network: AdditiveNetwork) -> AdditiveNetwork:
     ],
     ids=["one bit of a weight", "biases", "labels swapped"],
 )
-def test_another_model_is_refused(
-    change: Callable[[AdditiveNetwork], AdditiveNetwork], honest: dict[str, Path]
-) -> None:
+def test_another_model_is_refused(change, honest):
     assert check(honest["threshold"], network=change(small_network())).verdict == "rejected"
 
 
-def test_a_domain_that_only_the_file_states_is_named(honest: dict[str, Path]) -> None:
+def test_a_domain_that_only_the_file_states_is_named(honest):
     """Schema, digest, cells and boxes narrowed together: nothing in the file contradicts it, and so it is named."""
     asked = replace(ASKED["threshold"], domain_given=False)
     found = checker.check_certificate(honest["threshold"], small_network(), asked)
@@ -448,12 +444,12 @@ def test_a_domain_that_only_the_file_states_is_named(honest: dict[str, Path]) ->
 
 @settings(max_examples=scaled(300), deadline=None)
 @given(seed=st.integers(0, 10**9), question=st.sampled_from([*QUESTIONS, "kinds"]))
-def test_lies_upon_lies_never_pass(seed: int, question: str, honest: dict[str, Path]) -> None:
+def test_lies_upon_lies_never_pass(seed, question, honest):
     fuzz(seed, question, honest)
 
 
 @pytest.mark.slow
-def test_thousands_of_lies_upon_lies_never_pass(honest: dict[str, Path]) -> None:
+def test_thousands_of_lies_upon_lies_never_pass(honest):
     for seed in range(5000):
         fuzz(seed, "kinds" if seed % 2 else sorted(QUESTIONS)[seed // 2 % 4], honest)
 
@@ -491,9 +487,7 @@ def fuzz(seed: int, question: str, honest: dict[str, Path]) -> None:
 @pytest.mark.parametrize("question", ["tolerance", "bands", "outcomes"])
 @settings(max_examples=scaled(6), deadline=None)
 @given(seed=st.integers(0, 10_000))
-def test_honest_certificates_of_random_networks_are_confirmed(
-    question: str, deep: bool, seed: int, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_honest_certificates_of_random_networks_are_confirmed(question, deep, seed, tmp_path_factory):
     case = random_case(seed, real=seed % 4 == 0)
     labels = len(case.network.classes)
     if (question != "outcomes" and labels > 2) or (len(case.network.layers) > 1) != deep:
@@ -516,7 +510,7 @@ def test_honest_certificates_of_random_networks_are_confirmed(
 
 @settings(max_examples=scaled(30), deadline=None)
 @given(seed=st.integers(0, 10_000))
-def test_changes_of_the_checker_are_those_of_the_network(seed: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_changes_of_the_checker_are_those_of_the_network(seed, tmp_path_factory):
     """The layered form, computed in floats for everybody, gives the differences of outputs; float32 stays within."""
     network = random_case(seed).network
     if len(network.classes) > 2:

@@ -33,9 +33,7 @@ every_way = pytest.mark.parametrize("way", [*({**way, "enumeration": False} for 
     max_boxes=st.sampled_from([None, None, 1, 7, 40, 200]),
     min_progress=st.sampled_from([None, None, 1e-12, 0.5]),
 )
-def test_never_more_than_the_truth(
-    method: str, seed: int, enumeration: bool, max_boxes: int | None, min_progress: float | None
-) -> None:
+def test_never_more_than_the_truth(method, seed, enumeration, max_boxes, min_progress):
     case = random_case(seed)
     fair, unfair = true_shares(case)
     options = {"enumeration": enumeration, "max_boxes": max_boxes, "min_progress": min_progress, "samples": 32}
@@ -56,7 +54,7 @@ def test_never_more_than_the_truth(
 
 
 @every_way
-def test_everything_without_ties_is_decided(way: dict) -> None:
+def test_everything_without_ties_is_decided(way):
     decided, cases = 0, scaled(120)
     for seed in range(cases):
         case = random_case(seed)
@@ -70,7 +68,7 @@ def test_everything_without_ties_is_decided(way: dict) -> None:
 
 
 @both
-def test_counterexamples_are_people_of_the_domain_who_flip(method: str) -> None:
+def test_counterexamples_are_people_of_the_domain_who_flip(method):
     seen, cases = 0, scaled(80)
     for seed in range(cases):
         case = random_case(seed)
@@ -95,7 +93,7 @@ def _entry(case: Case, name: str, said: str) -> float:
 
 
 @every_way
-def test_worked_example(way: dict) -> None:
+def test_worked_example(way):
     """24 of 30 are treated alike, 5 are not; for x1 = 1, x3 = 0 a man's logit is 0.5 - 0.5, which rounding can move."""
     result = prove(worked_example(), **way)
     assert result.certified == pytest.approx(24 / 30, abs=1e-11)
@@ -104,7 +102,7 @@ def test_worked_example(way: dict) -> None:
     assert {"x1": "1", "x3": "3"} in [each.unprotected for each in result.counterexamples]
 
 
-def test_worked_example_box_by_box() -> None:
+def test_worked_example_box_by_box():
     """The first split certifies x1 in 4..5, two fifths of all."""
     third = prove(worked_example(), method="interval", enumeration=False, max_boxes=3)
     assert third.certified == pytest.approx(0.4, abs=1e-11)
@@ -120,7 +118,7 @@ def one_neuron(shift: float) -> AdditiveNetwork:
 
 
 @every_way
-def test_the_last_value_of_a_wide_range_counts(way: dict) -> None:
+def test_the_last_value_of_a_wide_range_counts(way):
     result = prove(one_neuron(1000.0), **way)
     assert result.certified == pytest.approx(20 / 21, abs=1e-11)
     assert result.falsified == pytest.approx(1 / 21, abs=1e-11)
@@ -128,7 +126,7 @@ def test_the_last_value_of_a_wide_range_counts(way: dict) -> None:
 
 
 @every_way
-def test_what_float32_could_flip_stays_undecided(way: dict) -> None:
+def test_what_float32_could_flip_stays_undecided(way):
     """In float32, 1e8 + x is not what float64 says: margins of a few units there prove nothing."""
     schema = schema_of([integer("x", 0, 20), integer("p", 0, 1, protected=True)])
     network = network_from_dense(
@@ -140,7 +138,7 @@ def test_what_float32_could_flip_stays_undecided(way: dict) -> None:
 
 
 @both
-def test_astronomical_domains(method: str) -> None:
+def test_astronomical_domains(method):
     """1e60 people, far beyond 2**53: a logit that hangs on one attribute is decided all the same."""
     wide = [integer(f"a{i}", 1, 100) for i in range(30)]
     schema = schema_of([*wide, integer("p", 0, 1, protected=True)])
@@ -154,7 +152,7 @@ def test_astronomical_domains(method: str) -> None:
 
 
 @both
-def test_an_integer_too_wide_to_list(method: str) -> None:
+def test_an_integer_too_wide_to_list(method):
     """Linear bounds keep prefix sums of every attribute; where these would be too long, intervals take over."""
     schema = schema_of([integer("x", 0, 2**52), integer("p", 0, 1, protected=True)])
     line = LineTerm(np.array([1.0]), np.zeros(1))
@@ -170,7 +168,7 @@ def test_an_integer_too_wide_to_list(method: str) -> None:
 
 
 @both
-def test_a_real_attribute(method: str) -> None:
+def test_a_real_attribute(method):
     """Unfair exactly where 1 < x <= 1.5 of 0..4: an eighth of the domain, up to a cell at each end."""
     schema = schema_of([{"name": "x", "kind": "real", "lower": 0, "upper": 4}, integer("p", 0, 1, protected=True)])
     network = network_from_dense(schema, [(np.array([[1.0], [0.5]]), np.array([-1.5]))])
@@ -182,7 +180,7 @@ def test_a_real_attribute(method: str) -> None:
 
 
 @both
-def test_protected_values_that_act_alike_are_fair_without_a_proof(method: str) -> None:
+def test_protected_values_that_act_alike_are_fair_without_a_proof(method):
     case = worked_example()
     first = case.parts[1]
     assert isinstance(first, LineTerm)
@@ -194,7 +192,7 @@ def test_protected_values_that_act_alike_are_fair_without_a_proof(method: str) -
 
 
 @every_way
-def test_all_pairs_of_protected_values_are_compared(way: dict) -> None:
+def test_all_pairs_of_protected_values_are_compared(way):
     """Only the middle one of three values is treated differently."""
     p = {"name": "p", "kind": "categorical", "values": ["a", "b", "c"], "encoding": "one-hot", "protected": True}
     schema = schema_of([integer("x", 0, 9), p])
@@ -208,7 +206,7 @@ def test_all_pairs_of_protected_values_are_compared(way: dict) -> None:
     ("method", "boxes"),
     [pytest.param("linear", 60, marks=pytest.mark.full), pytest.param("interval", 3, marks=pytest.mark.slow)],
 )
-def test_interval_covers_as_often_as_it_says(method: str, boxes: int) -> None:
+def test_interval_covers_as_often_as_it_says(method, boxes):
     """200 samples of what a few boxes leave open: at 80 %, the truth is inside in 160 runs at least, about."""
     case = _half_open() if method == "interval" else _deep()
     _, unfair = true_shares(case)
@@ -240,7 +238,7 @@ def _seven_by_four(hidden: list[int], seed: int) -> Case:
 
 @both
 @pytest.mark.parametrize("max_boxes", [100, 1000])
-def test_same_seed_same_result_for_any_number_of_threads(method: str, max_boxes: int) -> None:
+def test_same_seed_same_result_for_any_number_of_threads(method, max_boxes):
     case = _deep()
     options = {"method": method, "enumeration": False, "max_boxes": max_boxes, "samples": 500, "seed": 5}
     one, two = (prove(case.network, **options, jobs=jobs).plain() for jobs in (1, 2))
@@ -251,7 +249,7 @@ def test_same_seed_same_result_for_any_number_of_threads(method: str, max_boxes:
 
 
 @both
-def test_target_and_regions(method: str) -> None:
+def test_target_and_regions(method):
     case = _half_open()
     result = prove(case.network, method=method, enumeration=False, target_undecided=0.2)
     assert result.stopped_by == "target"
@@ -265,7 +263,7 @@ def test_target_and_regions(method: str) -> None:
 
 
 @both
-def test_a_population_given_uniformly_is_the_uniform_one(method: str) -> None:
+def test_a_population_given_uniformly_is_the_uniform_one(method):
     case = _half_open()
     given_one = prove(
         case.network, method=method, population=uniform_population(case.network.schema), enumeration=False
@@ -276,7 +274,7 @@ def test_a_population_given_uniformly_is_the_uniform_one(method: str) -> None:
 
 @pytest.mark.parametrize(("method", "min_progress"), [("linear", None), ("linear", 1e-12), ("interval", None)])
 @pytest.mark.parametrize("after", [1, 2, 3, 4])
-def test_a_real_interrupt(method: str, min_progress: float | None, after: int, interruptible: None) -> None:
+def test_a_real_interrupt(method, min_progress, after, interruptible):
     """The signal itself, wherever it strikes: nothing is lost and nothing counts twice."""
     case = _deep()
     fair, unfair = true_shares(case)
@@ -300,7 +298,7 @@ def test_a_real_interrupt(method: str, min_progress: float | None, after: int, i
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_too_little_progress_ends_a_run_with_what_is_proved(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_little_progress_ends_a_run_with_what_is_proved(monkeypatch):
     case = _deep()
     fair, unfair = true_shares(case)
     undecided: list[float] = []
@@ -323,14 +321,14 @@ def test_too_little_progress_ends_a_run_with_what_is_proved(monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("target", [0.0, 1e-9, 1e-4, 0.05, 0.5])
-def test_any_target_ends(target: float) -> None:
+def test_any_target_ends(target):
     for seed in range(25):
         case = random_case(seed)
         result = prove(case.network, method="linear", enumeration=False, target_undecided=target, samples=16)
         assert result.undecided <= target + 1e-11 or result.stopped_by == "done"
 
 
-def test_more_than_two_labels_are_decided_in_the_end() -> None:
+def test_more_than_two_labels_are_decided_in_the_end():
     """Boxes of one person are asked, so that no more stays open than when everybody is asked."""
     cases = [case for seed in range(300) if len((case := random_case(seed)).network.classes) > 2]
     for case in cases[:30]:
@@ -344,7 +342,7 @@ def test_more_than_two_labels_are_decided_in_the_end() -> None:
             assert result.method == "linear" or len(query_of(case.network).assignments) == 1
 
 
-def test_more_than_two_labels_and_an_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_than_two_labels_and_an_interrupt(monkeypatch):
     """Ctrl-C in the middle leaves a true answer: what was proved before, the rest undecided and sampled."""
     from evenhand.certification.bounds.interval import search
 
@@ -380,18 +378,13 @@ def test_more_than_two_labels_and_an_interrupt(monkeypatch: pytest.MonkeyPatch) 
 
 
 @every_way
-def test_a_linear_model_needs_no_hidden_layer(way: dict) -> None:
+def test_a_linear_model_needs_no_hidden_layer(way):
     case = worked_example()
     lines = tuple(LineTerm(np.array([slope]), np.zeros(1)) for slope in (1.0, 1.0, -1.0))
     linear = AdditiveNetwork(case.schema, lines, np.array([0.25]), (), (0, 1), 1)
-    hidden = AdditiveNetwork(
-        case.schema,
-        tuple(LineTerm(np.array([slope, -slope]), np.zeros(2)) for slope in (1.0, 1.0, -1.0)),
-        np.array([0.25, -0.25]),
-        (AffineLayer(np.array([[1.0], [-1.0]]), np.zeros(1)),),
-        (0, 1),
-        1,
-    )
+    parts = tuple(LineTerm(np.array([slope, -slope]), np.zeros(2)) for slope in (1.0, 1.0, -1.0))
+    layers = (AffineLayer(np.array([[1.0], [-1.0]]), np.zeros(1)),)
+    hidden = AdditiveNetwork(case.schema, parts, np.array([0.25, -0.25]), layers, (0, 1), 1)
     fair, unfair = true_shares(Case(linear, None))
     for network in (linear, hidden):
         result = prove(network, **way)

@@ -330,13 +330,8 @@ def lines_below(seed: int, joint_from: int) -> set[bool]:
         assert (bounded.g[f, 0] == bounded.g[f, 1]).all()
         alike = []
         for flat in (False, True):
-            coefficients, constant = linear_bounds(
-                p,
-                0 if p.roles.joint else assignment,
-                np.append(low[0], 0 * np.array(extra, int)),
-                np.append(high[0], np.array(extra, int)),
-                flat=flat,
-            )[side]
+            ends = (np.append(low[0], 0 * np.array(extra, int)), np.append(high[0], np.array(extra, int)))
+            coefficients, constant = linear_bounds(p, 0 if p.roles.joint else assignment, *ends, flat=flat)[side]
             if p.roles.joint:
                 constant += coefficients[p.network.start[n] + assignment]
             slack = sign * constant - bounded.constant[f, 0, 0]
@@ -499,16 +494,9 @@ def test_more_is_decided_than_by_intervals_in_as_many_boxes(name: str, domain: s
 )
 def test_keys_are_on_their_line_within_the_miss(base: float, step: float, count: int, divisor: float) -> None:
     keys = (base + step * np.arange(count)) / divisor
-    cells = Cells(
-        attribute=Attribute(name="x", kind="integer", lower=0, upper=count - 1),
-        position=0,
-        count=count,
-        scale=CellScale(keys=keys),
-        rows=np.ones((1, 1)),
-        offset=np.zeros(1),
-        residual=np.zeros(1),
-        total=count,
-    )
+    attribute = Attribute(name="x", kind="integer", lower=0, upper=count - 1)
+    units = {"rows": np.ones((1, 1)), "offset": np.zeros(1), "residual": np.zeros(1)}
+    cells = Cells(attribute=attribute, position=0, count=count, scale=CellScale(keys=keys), total=count, **units)
     line = problems._nearly_even(cells)
     assert line is not None
     start, slope, miss = map(Fraction, line)

@@ -119,7 +119,7 @@ def changed_file(folder: Path, kind: str, part: str, place: tuple[Any, ...], new
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(data=st.data())
-def test_any_replaced_value_gets_a_verdict(folder: Path, data: st.DataObject) -> None:
+def test_any_replaced_value_gets_a_verdict(folder, data):
     kind = data.draw(st.sampled_from(list(KINDS)))
     part = data.draw(st.sampled_from(["head", "head", "head", "totals"]))
     certificate = opened(folder / f"{list(KINDS).index(kind)}.cert")
@@ -132,7 +132,7 @@ def test_any_replaced_value_gets_a_verdict(folder: Path, data: st.DataObject) ->
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_unchanged_certificates_are_confirmed(folder: Path, kind: str) -> None:
+def test_unchanged_certificates_are_confirmed(folder, kind):
     assert check(folder / f"{list(KINDS).index(kind)}.cert", kind).verdict == "confirmed"
 
 
@@ -147,9 +147,7 @@ def test_unchanged_certificates_are_confirmed(folder: Path, kind: str) -> None:
         ("trees", ("schema",), None),
     ],
 )
-def test_certificates_that_name_no_question_are_rejected(
-    folder: Path, kind: str, place: tuple[Any, ...], new: Any
-) -> None:
+def test_certificates_that_name_no_question_are_rejected(folder, kind, place, new):
     assert check(changed_file(folder, kind, "head", place, new), kind).verdict == "rejected"
 
 
@@ -159,13 +157,13 @@ def section(tag: bytes, payload: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("text", [b"[" * 100_000, b"nothing", b'{"a": ' * 50_000, b"\xff\xfe", b""])
-def test_headers_that_cannot_be_parsed_are_rejected(tmp_path: Path, text: bytes) -> None:
+def test_headers_that_cannot_be_parsed_are_rejected(tmp_path, text):
     (tmp_path / "c.cert").write_bytes(MAGIC + section(b"HEAD", zlib.compress(text)))
     assert check(tmp_path / "c.cert", "trees").verdict == "rejected"
 
 
 @pytest.mark.parametrize("cells", [{"form": "bins"}, {"form": "runs", "weights": "listed"}, {"form": "even"}])
-def test_billions_of_cells_are_rejected_before_they_are_listed(tmp_path: Path, cells: dict[str, str]) -> None:
+def test_billions_of_cells_are_rejected_before_they_are_listed(tmp_path, cells):
     schema = schema_of([{"name": "x", "kind": "real", "lower": 0, "upper": 1}, integer("p", 0, 1, protected=True)])
     network = network_from_dense(schema, [(np.array([[1.0], [0.5]]), np.array([-0.7]))])
     path = tmp_path / "c.cert"
@@ -186,9 +184,7 @@ def test_billions_of_cells_are_rejected_before_they_are_listed(tmp_path: Path, c
     assert peak < 5e7
 
 
-def test_blocks_that_unpack_to_too_much_are_rejected_before_they_fill_the_memory(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_blocks_that_unpack_to_too_much_are_rejected_before_they_fill_the_memory(folder, tmp_path, monkeypatch):
     it = opened(folder / "1.cert")
     head = section(b"HEAD", zlib.compress(json.dumps(it.head).encode()))
     boxes = (60_000).to_bytes(4, "little") + bytes(60_000 * (2 * len(it.kinds) + 8))

@@ -55,7 +55,7 @@ def large_trees() -> TreeEnsemble:
 
 
 @given(st.lists(st.floats(0, 1, width=32), max_size=40), st.integers(1, 9))
-def test_dealt_parts_are_disjoint_and_hold_every_box(undecided: list[float], number: int) -> None:
+def test_dealt_parts_are_disjoint_and_hold_every_box(undecided, number):
     cells = np.arange(len(undecided))[:, None]
     record = cell_record(np.array([max(2, len(undecided))]))
     boxes = frontier_of(pack_cells(cells, cells, record), np.ones(len(undecided)), np.array(undecided))
@@ -67,7 +67,7 @@ def test_dealt_parts_are_disjoint_and_hold_every_box(undecided: list[float], num
     assert sorted(rejoined.open.tolist()) == sorted(boxes.open.tolist())
 
 
-def test_the_number_of_parts_follows_from_the_limits_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_parts_follows_from_the_limits_alone(monkeypatch):
     monkeypatch.setattr(parts, "PART_SECONDS", 2.0)
     limits = {"target_undecided": None, "boxes_per_second": 1000.0}
     assert parts.count_parts(SearchLimits(None, 100, **limits)) == 1
@@ -79,7 +79,7 @@ def test_the_number_of_parts_follows_from_the_limits_alone(monkeypatch: pytest.M
 
 @given(st.integers(0, 10_000), st.booleans(), st.sampled_from([7, 20, 300, 5_000]), st.sampled_from([None, 1e-3]))
 @settings(max_examples=scaled(120), deadline=None)
-def test_parts_are_proved_soundly(seed: int, trees: bool, boxes: int, progress: float | None) -> None:
+def test_parts_are_proved_soundly(seed, trees, boxes, progress):
     if trees:
         model, population = random_model(seed)
         fair, unfair, _ = true_tree_shares(model, population)
@@ -94,9 +94,7 @@ def test_parts_are_proved_soundly(seed: int, trees: bool, boxes: int, progress: 
 
 
 @pytest.mark.parametrize("model", [large_network, large_trees])
-def test_any_number_of_workers_gives_the_same_certificate(
-    model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_any_number_of_workers_gives_the_same_certificate(model, tmp_path, monkeypatch):
     box, cut = model(), []
     deal = parts.deal_boxes
     monkeypatch.setattr(parts, "deal_boxes", lambda boxes, number: cut.append(number) or deal(boxes, number))
@@ -109,13 +107,13 @@ def test_any_number_of_workers_gives_the_same_certificate(
     assert checker.check_certificate(tmp_path / "1", box, sample=None).verdict == "confirmed"
 
 
-def test_a_target_is_reached_in_parts_together() -> None:
+def test_a_target_is_reached_in_parts_together():
     result = certify(large_network(), 1, boxes=None, target_undecided=0.2)
     assert result["undecided"] <= 0.2
     assert result["stopped_by"] in ("target", "done")
 
 
-def test_an_interrupt_keeps_the_parts_that_are_done(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_keeps_the_parts_that_are_done(monkeypatch):
     network, done, refine = large_network(), [], parts.refine_part
 
     def interrupted(part: Any) -> Any:
@@ -133,7 +131,7 @@ def test_an_interrupt_keeps_the_parts_that_are_done(monkeypatch: pytest.MonkeyPa
     assert result["certified"] + result["falsified"] + result["undecided"] == pytest.approx(1.0)
 
 
-def test_a_time_limit_ends_all_parts() -> None:
+def test_a_time_limit_ends_all_parts():
     network = real_network("AC-1", "sex")
     certify(network, 1, boxes=100)
     result = certification.certify(network, time_limit=2.0, enumeration=False, samples=100, workers=1)
@@ -143,7 +141,7 @@ def test_a_time_limit_ends_all_parts() -> None:
 
 
 @pytest.mark.parametrize("workers", [0, -2, True])
-def test_other_numbers_of_workers_are_refused(workers: int) -> None:
+def test_other_numbers_of_workers_are_refused(workers):
     with pytest.raises(OptionError, match="expected a positive number of worker processes"):
         certify(large_network(), workers)
 
@@ -158,9 +156,7 @@ def die_once(mark: Path, part: parts.Part) -> parts.PartResult:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("model", [large_network, large_trees])
-def test_processes_of_which_one_is_killed_give_the_same_certificate(
-    model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_processes_of_which_one_is_killed_give_the_same_certificate(model, tmp_path, monkeypatch):
     box, mark = model(), tmp_path / "mark"
     one = certify(box, 1)
     mark.write_text(str(os.getpid()))
@@ -174,7 +170,7 @@ def test_processes_of_which_one_is_killed_give_the_same_certificate(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("model", [large_network, large_trees])
-def test_a_dask_cluster_gives_the_same_certificate(model: Any) -> None:
+def test_a_dask_cluster_gives_the_same_certificate(model):
     distributed = pytest.importorskip("distributed", reason="needs the extra dask")
     box = model()
     one = certify(box, 1)

@@ -364,14 +364,9 @@ def test_no_rules_and_one_class_is_the_certificate_of_independent_attributes(see
     masses = np.ones(len(grid))
     for k, i in enumerate(columns):
         masses *= population.marginals[i].masses[(grid[:, k] - schema.attributes[i].first).astype(int)]
-    mixture = MixturePopulation(
-        population.name,
-        schema,
-        np.ones(1),
-        JointDistribution(columns, grid, masses[None, :]),
-        (),
-        tuple((population.marginals[i],) for i in range(len(schema.attributes)) if i not in columns),
-    )
+    hub = JointDistribution(columns, grid, masses[None, :])
+    others = tuple((marginal,) for i, marginal in enumerate(population.marginals) if i not in columns)
+    mixture = MixturePopulation(population.name, schema, np.ones(1), hub, (), others)
     for way in WAYS[:2]:
         one, other = (
             certification.certify(case.network, population=each, jobs=1, max_boxes=3000, **way)

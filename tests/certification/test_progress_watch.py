@@ -28,12 +28,10 @@ def stalled_reports(least: float | None, course: list[tuple[float, float]], rate
 
 
 @pytest.mark.parametrize(("least", "course", "stalled"), COURSES.values(), ids=COURSES)
-def test_a_run_stalls_where_a_second_decides_too_little(
-    least: float | None, course: list[tuple[float, float]], stalled: list[int]
-) -> None:
+def test_a_run_stalls_where_a_second_decides_too_little(least, course, stalled):
     assert stalled_reports(least, course, 1000) == stalled
 
 
-def test_seconds_are_numbers_of_boxes() -> None:
+def test_seconds_are_numbers_of_boxes():
     for rate in (10, 1000):
         assert stalled_reports(0.01, [(0.0, 0.5), (0.2, 0.5), (0.5, 0.5)], rate) == [2]

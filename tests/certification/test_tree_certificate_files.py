@@ -162,17 +162,9 @@ def test_honest_certificates_hold_and_no_box_is_proved_beyond_the_truth(tmp_path
     asked = {}
     if classes == 2 and rng.random() < 0.5:
         asked = {"threshold": 0.4} if rng.random() < 0.5 else {"bands": (0.3, 0.6)}
-    found = certification.certify(
-        model,
-        population=population,
-        certificate=path,
-        jobs=1,
-        samples=5,
-        enumeration=bool(rng.integers(2)),
-        outcomes=int(rng.integers(2, 4)),
-        max_boxes=int(rng.choice([5, 10**6])),
-        **asked,
-    )
+    options = {"population": population, "jobs": 1, "samples": 5, "enumeration": bool(rng.integers(2))}
+    options |= {"outcomes": int(rng.integers(2, 4)), "max_boxes": int(rng.choice([5, 10**6])), **asked}
+    found = certification.certify(model, certificate=path, **options)
     verdict = check(path, model, population=population, **asked)
     assert verdict.verdict == "confirmed"
     assert (verdict.certified, verdict.falsified) == pytest.approx((found.certified, found.falsified), abs=1e-6)

@@ -3,8 +3,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
+
+from support import draw_frame
 
 SCHEMA = """
 target: {name: hired, favourable: "yes", values: ["no", "yes"]}
@@ -34,24 +35,13 @@ def case(tmp_path_factory) -> Case:
     folder = tmp_path_factory.mktemp("case")
     rng = np.random.default_rng(0)
     n = 400
-    frame = pd.DataFrame(
-        {
-            "grade": rng.integers(0, 21, n),
-            "sex": rng.choice(["f", "m"], n),
-            "region": rng.choice(["north", "south", "west"], n),
-        }
-    )
+    frame = draw_frame(rng, n, grade=(0, 20), sex="f m", region="north south west")
     frame["hired"] = np.where(frame["grade"] + rng.normal(0, 3, n) > 10, "yes", "no")
     frame.to_csv(folder / "people.csv", index=False)
     (folder / "schema.yaml").write_text(SCHEMA)
     hidden = np.array([[1.0, -1.0], [3.0, 0.0], [0.5, 0.2]])
-    np.savez(
-        folder / "model.npz",
-        W0=hidden.astype(np.float32),
-        b0=np.array([-10.0, 8.0], dtype=np.float32),
-        W1=np.array([[1.0], [-0.5]], dtype=np.float32),
-        b1=np.array([-0.25], dtype=np.float32),
-    )
+    layers = {"W0": hidden, "b0": [-10.0, 8.0], "W1": [[1.0], [-0.5]], "b1": [-0.25]}
+    np.savez(folder / "model.npz", **{name: np.array(numbers, dtype=np.float32) for name, numbers in layers.items()})
     return Case(folder, folder / "people.csv", folder / "schema.yaml", folder / "model.npz")
 
 

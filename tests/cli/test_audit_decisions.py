@@ -14,16 +14,9 @@ def table(tmp_path):
     sex = rng.choice(["F", "M"], n)
     selected = rng.random(n) < np.where(sex == "F", 0.3, 0.6)
     path = tmp_path / "decisions.csv"
-    pd.DataFrame(
-        {
-            "applicant": [f"A-{i:05d}" for i in range(n)],
-            "applied": "2026-01-31",
-            "sex": sex,
-            "selected": np.where(selected, "yes", "no"),
-            "hired": rng.integers(0, 2, n),
-            "points": rng.random(n),
-        }
-    ).to_csv(path, index=False)
+    frame = pd.DataFrame({"applicant": [f"A-{i:05d}" for i in range(n)], "applied": "2026-01-31", "sex": sex})
+    frame = frame.assign(selected=np.where(selected, "yes", "no"), hired=rng.integers(0, 2, n), points=rng.random(n))
+    frame.to_csv(path, index=False)
     return path
 
 

@@ -17,7 +17,7 @@ from sklearn.preprocessing import OneHotEncoder
 
 from evenhand import mitigation as mitigating
 from evenhand.mitigation import MitigationResult, RefutationResult
-from support import needs
+from support import draw_frame, needs
 
 QUICK = ["--rounds", "0", "--certify-effort", "0"]
 
@@ -28,13 +28,7 @@ def pipeline(case, tmp_path_factory):
     folder = tmp_path_factory.mktemp("mitigate")
     rng = np.random.default_rng(1)
     n = 800
-    frame = pd.DataFrame(
-        {
-            "grade": rng.integers(0, 21, n),
-            "sex": rng.choice(["f", "m"], n),
-            "region": rng.choice(["north", "south", "west"], n),
-        }
-    )
+    frame = draw_frame(rng, n, grade=(0, 20), sex="f m", region="north south west")
     points = frame["grade"] + rng.normal(0, 2, n)
     earlier = np.where(points + 4 * (frame["sex"] == "m") > 12, "yes", "no")
     frame["hired"] = np.where(points > 11, "yes", "no")
@@ -120,21 +114,9 @@ class Stopped:
 @pytest.fixture
 def result():
     people = {"train": 60, "validation": 20, "test": 20}
-    return MitigationResult.model_validate(
-        {
-            "model": "m",
-            "data": "d",
-            "favourable": "yes",
-            "people": people,
-            "harms": ("h",),
-            "confidence": 0.95,
-            "accuracy_loss": 0.01,
-            "candidates": (),
-            "chosen": None,
-            "seed": 0,
-            "seconds": 1.0,
-        }
-    )
+    described = {"model": "m", "data": "d", "favourable": "yes", "people": people, "harms": ("h",), "confidence": 0.95}
+    found = {"accuracy_loss": 0.01, "candidates": (), "chosen": None, "seed": 0, "seconds": 1.0}
+    return MitigationResult.model_validate(described | found)
 
 
 def test_every_option_reaches_the_mitigation(evenhand, found, tmp_path, monkeypatch, result):
@@ -156,17 +138,10 @@ def test_every_option_reaches_the_mitigation(evenhand, found, tmp_path, monkeypa
     assert len(asked["test"]) == 400
     assert subject.trust is True
     assert asked["out"] == new
-    assert asked["config"] == mitigating.MitigationConfig(
-        methods=("retrain", "diffdp"),
-        findings=("search.json", "subgroups.json"),
-        fit="a:b",
-        strength=0.5,
-        accuracy_loss=0.02,
-        rounds=3,
-        certify_effort=4,
-        time_limit=60,
-        seed=5,
-    )
+    findings, numbers = ("search.json", "subgroups.json"), {"strength": 0.5, "accuracy_loss": 0.02, "rounds": 3}
+    numbers |= {"certify_effort": 4, "time_limit": 60, "seed": 5}
+    config = mitigating.MitigationConfig(methods=("retrain", "diffdp"), findings=findings, fit="a:b", **numbers)
+    assert asked["config"] == config
 
 
 @pytest.mark.parametrize(("seconds", "code"), [(1.0, 130), (7.0, 0)], ids=["somebody", "time"])

@@ -215,12 +215,8 @@ def test_json_is_what_scripts_read(evenhand, simulation_config):
     ran = evenhand("shield", "simulate", "--config", simulation_config(), "--runs", "200", "--json", "-")
     assert ran.err == ""
     found = ran.json
-    assert (found["kind"], found["runs"], found["fair_share"], found["assumption_share"]) == (
-        "shield-simulation",
-        200,
-        1.0,
-        1.0,
-    )
+    assert (found["kind"], found["runs"]) == ("shield-simulation", 200)
+    assert found["fair_share"] == found["assumption_share"] == 1.0
     assert found["fair_share_unshielded"] < 0.8
     assert found["interventions_mean"] == found["cost_mean"] > 0
     assert found["kappa"] == "0.1"

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from evenhand.subgroups import SubgroupResult
+from support import draw_frame
 
 FIELDS = ("rules", "size", "rest", "rate", "rest_rate", "gap", "low", "high", "adjusted_p")
 
@@ -17,14 +18,8 @@ def town(tmp_path_factory):
     folder = tmp_path_factory.mktemp("town")
     rng = np.random.default_rng(0)
     n = 3000
-    frame = pd.DataFrame(
-        {
-            "age": rng.integers(18, 80, n),
-            "sex": rng.choice(["f", "m"], n),
-            "district": rng.choice(["north", "south", "west"], n),
-            "grade": rng.normal(0, 1, n).round(3),
-        }
-    )
+    frame = draw_frame(rng, n, age=(18, 79), sex="f m", district="north south west")
+    frame["grade"] = rng.normal(0, 1, n).round(3)
     frame["hired"] = np.where(frame["grade"] + rng.normal(0, 1, n) > 0, "yes", "no")
     frame.to_csv(folder / "people.csv", index=False)
     (folder / "townhall.py").write_text(

@@ -84,12 +84,9 @@ def test_scores_of_any_scale_and_their_quantiles():
     rng = np.random.default_rng(5)
     frame = pd.DataFrame({"sex": rng.choice(["Male", "Female", ""], 500), "score": rng.normal(650, 80, 500).round(1)})
     frame.loc[::17, "score"] = np.nan
-    config = DossierConfig(
-        outcome={"column": "score", "kind": "score"},
-        attributes={"sex": {"column": "sex", "categories": ["Male", "Female"]}},
-        reference={"sex": "Male"},
-        quantiles=(0.1, 0.5, 1),
-    )
+    sex, outcome = {"column": "sex", "categories": ["Male", "Female"]}, {"column": "score", "kind": "score"}
+    quantiles = (0.1, 0.5, 1)
+    config = DossierConfig(outcome=outcome, attributes={"sex": sex}, reference={"sex": "Male"}, quantiles=quantiles)
     memory = compile_text(frame, config)
     assert {compile_text(rows, config) for rows in engines(frame).values()} == {memory}
     (trade,) = compile_dossier(frame, config, today=TODAY).trade

@@ -217,9 +217,6 @@ def test_the_studio_is_seen_through():
         draw=lambda prompt: eyes.classify(studio.generate(prompt)),
         terms=AssessmentConfig(bar=0.95, repetitions=160),
     )
-    assert [(one.prompt, one.group, one.verdict) for one in found.findings] == [
-        ("a leader", "gender", "neutral"),
-        ("a leader", "age", "neutral"),
-        ("an elderly leader", "gender", "neutral"),
-        ("an elderly leader", "age", "biased"),
-    ]
+    leader = [("a leader", "gender", "neutral"), ("a leader", "age", "neutral")]
+    elderly = [("an elderly leader", "gender", "neutral"), ("an elderly leader", "age", "biased")]
+    assert [(one.prompt, one.group, one.verdict) for one in found.findings] == leader + elderly

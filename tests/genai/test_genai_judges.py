@@ -17,14 +17,9 @@ from evenhand.genai.enforcement.instructions import InstructionWriter, clean_ite
 
 
 def _configuration(**leader: object) -> genai.GenerationConfig:
-    return read_config(
-        {},
-        *[
-            {"condition": name, "group": "age", "values": ["young", "old"], "repeated": 4}
-            for name in ("leader", "poor")
-        ],
-        conditions=[{"name": "leader", **leader}, {"name": "poor", "keywords": ["poor", "in poverty"]}],
-    )
+    demand = {"group": "age", "values": ["young", "old"], "repeated": 4}
+    conditions = [{"name": "leader", **leader}, {"name": "poor", "keywords": ["poor", "in poverty"]}]
+    return read_config({}, *[{"condition": name, **demand} for name in ("leader", "poor")], conditions=conditions)
 
 
 @pytest.mark.parametrize(
@@ -156,12 +151,10 @@ MUST = {"gender": ("woman",)}
 
 
 def configured(**instruction: Any) -> genai.GenerationConfig:
-    return read_config(
-        {"gender": ["woman", "man"], "age": ["young", "old"]},
-        {"condition": "leader", "group": "gender", "repeated": 2},
-        conditions=[{"name": "leader", "keywords": ["leader", "Chef"]}],
-        guard={"instruction": instruction},
-    )
+    groups = {"gender": ["woman", "man"], "age": ["young", "old"]}
+    conditions = [{"name": "leader", "keywords": ["leader", "Chef"]}]
+    demand = {"condition": "leader", "group": "gender", "repeated": 2}
+    return read_config(groups, demand, conditions=conditions, guard={"instruction": instruction})
 
 
 def writer(**instruction: Any) -> InstructionWriter:

@@ -135,13 +135,9 @@ def model(
         helper.make_node("MatMul", ["means", "weights"], ["raw"]),
         *(helper.make_node(end or "Identity", ["raw"], [name]) for name in names),
     ]
-    graph = helper.make_graph(
-        nodes,
-        "means",
-        [helper.make_tensor_value_info("picture", kind, shape)],
-        [helper.make_tensor_value_info(name, single, [1, matrix.shape[1]]) for name in names],
-        [numpy_helper.from_array(matrix, "weights")],
-    )
+    pictures = [helper.make_tensor_value_info("picture", kind, shape)]
+    outputs = [helper.make_tensor_value_info(name, single, [1, matrix.shape[1]]) for name in names]
+    graph = helper.make_graph(nodes, "means", pictures, outputs, [numpy_helper.from_array(matrix, "weights")])
     file = folder / "means.onnx"
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), str(file))
     return file

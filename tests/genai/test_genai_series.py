@@ -27,12 +27,10 @@ LEADER = "a business leader"
 
 
 def keeping(repeated: Sequence[int], retries: int = 2) -> GenerationConfig:
-    return read_config(
-        {"age": [f"v{k}" for k in range(len(repeated))]},
-        {"condition": "leader", "group": "age", "repeated": list(repeated)},
-        conditions=[{"name": "leader", "keywords": ["leader"]}],
-        simulation={"retries": retries},
-    )
+    demand = {"condition": "leader", "group": "age", "repeated": list(repeated)}
+    conditions = [{"name": "leader", "keywords": ["leader"]}]
+    groups = {"age": [f"v{k}" for k in range(len(repeated))]}
+    return read_config(groups, demand, conditions=conditions, simulation={"retries": retries})
 
 
 class Scripted:
@@ -103,7 +101,7 @@ def check_equal(
 
 @pytest.mark.parametrize("mode", ["before", "after"])
 @pytest.mark.parametrize("repeated", [(2, 2), (2, 3)])
-def test_every_small_case_is_decided_as_one_after_the_other(mode: str, repeated: tuple[int, ...]) -> None:
+def test_every_small_case_is_decided_as_one_after_the_other(mode, repeated):
     """All sequences of four items with two values or none, and all ways to obey twice."""
     about = keeping(repeated, retries=1)
     for plain in itertools.product(["v0", "v1", "-"], repeat=4):
@@ -126,8 +124,8 @@ COUNTS = st.lists(st.integers(1, 5), min_size=1, max_size=4)
     candidates=st.integers(1, 4),
 )
 def test_several_items_and_candidates_are_decided_as_one_after_the_other(
-    plain: list[str], obeys: list[bool], counts: list[int], mode: str, repeated: tuple[int, ...], candidates: int
-) -> None:
+    plain, obeys, counts, mode, repeated, candidates
+):
     """Each request asks for its items, and these for their candidates, from what was made for the same words."""
     # One request: what is left over of it in the end is not used, as it is not where each is asked for by itself.
     about, count = keeping(repeated), sum(counts)
@@ -137,7 +135,7 @@ def test_several_items_and_candidates_are_decided_as_one_after_the_other(
 
 @settings(max_examples=scaled(30), deadline=None)
 @given(plain=SHOWN, obeys=OBEYS, count=st.integers(1, 8), candidates=st.integers(1, 3))
-def test_an_event_loop_decides_the_same(plain: list[str], obeys: list[bool], count: int, candidates: int) -> None:
+def test_an_event_loop_decides_the_same(plain, obeys, count, candidates):
     about = keeping((3, 4, 9))
     blocking, one = guard_of(about, ScriptedSeveral(plain, obeys), "before", candidates)
     waiting, other = guard_of(about, Awaited(plain, obeys), "before", candidates)
@@ -165,9 +163,7 @@ class Awaited(ScriptedSeveral):
     repeated=st.sampled_from([(3, 4, 9), (4, 4, 4), (3, 7, 20, 50)]),
     candidates=st.integers(1, 3),
 )
-def test_no_deadline_is_missed_where_one_of_all_attempts_obeys(
-    seed: int, counts: list[int], mode: str, repeated: tuple[int, ...], candidates: int
-) -> None:
+def test_no_deadline_is_missed_where_one_of_all_attempts_obeys(seed, counts, mode, repeated, candidates):
     """The longest wait for a value is what was said, however many items and candidates are asked for at once."""
     from random import Random
 
@@ -182,7 +178,7 @@ def test_no_deadline_is_missed_where_one_of_all_attempts_obeys(
     assert {answer.status for answer in answers} == {"ok"}
 
 
-def test_a_series_may_be_dropped_before_its_items_are_taken() -> None:
+def test_a_series_may_be_dropped_before_its_items_are_taken():
     guard, _ = guard_of(keeping((3, 3)), ScriptedSeveral(["v0"], [True]), "before")
     series = AnswerSeries(guard, LEADER, 4)
     with warnings.catch_warnings(record=True, action="always") as caught:
@@ -192,7 +188,7 @@ def test_a_series_may_be_dropped_before_its_items_are_taken() -> None:
     assert not caught  # a coroutine that is never awaited would warn
 
 
-def test_what_is_left_alone_is_asked_for_at_once_and_candidates_where_it_is_not() -> None:
+def test_what_is_left_alone_is_asked_for_at_once_and_candidates_where_it_is_not():
     generator = ScriptedSeveral(["v0"], [False, False, True])
     guard, _ = guard_of(keeping((4, 4)), generator, "before", candidates=2)
     answers = guard.answer_several(LEADER, 6)
@@ -201,7 +197,7 @@ def test_what_is_left_alone_is_asked_for_at_once_and_candidates_where_it_is_not(
     assert [len(answer.attempts) for answer in answers] == [1, 1, 1, 3, 1, 1]
 
 
-def test_no_more_candidates_are_asked_for_than_there_are_attempts() -> None:
+def test_no_more_candidates_are_asked_for_than_there_are_attempts():
     limits = AttemptLimits(candidates=3, attempts=4)
     assert [limits.round_size(made) for made in range(5)] == [3, 3, 2, 1, 1]
     assert AttemptLimits(3).round_size(7) == 3
@@ -227,7 +223,7 @@ async def until(holds: Callable[[], bool]) -> None:
             await asyncio.sleep(0)
 
 
-def test_the_first_candidate_that_fits_is_taken_and_all_are_accounted_for() -> None:
+def test_the_first_candidate_that_fits_is_taken_and_all_are_accounted_for():
     async def ask() -> None:
         generator = Slow()
         guard, enforcer = guard_of(keeping((2, 3)), generator, "before", candidates=3)
@@ -256,7 +252,7 @@ def test_the_first_candidate_that_fits_is_taken_and_all_are_accounted_for() -> N
     asyncio.run(ask())
 
 
-def test_requests_at_a_time_take_no_thread() -> None:
+def test_requests_at_a_time_take_no_thread():
     async def ask() -> None:
         generator = Slow()
         guard, _ = guard_of(keeping((300, 300)), generator, "before")
@@ -282,7 +278,7 @@ class Refusing(Scripted):
 
 
 @pytest.mark.parametrize("loop", [False, True])
-def test_a_generator_that_makes_one_at_a_time_is_asked_for_each(loop: bool) -> None:
+def test_a_generator_that_makes_one_at_a_time_is_asked_for_each(loop):
     generator = Refusing(["v0"], [True])
     guard, _ = guard_of(keeping((9, 9)), generator, "before")
     found = in_loop(guard, [3]) if loop else guard.answer_several(LEADER, 3)
@@ -291,7 +287,7 @@ def test_a_generator_that_makes_one_at_a_time_is_asked_for_each(loop: bool) -> N
     assert all(count == 1 for _, count in generator.calls[1:] if loop)
 
 
-def test_a_call_for_several_that_fails_is_one_attempt() -> None:
+def test_a_call_for_several_that_fails_is_one_attempt():
     class Down(ScriptedSeveral):
         def generate_several(self, prompt: str, count: int) -> list[Item]:
             raise FetchError("it is down")
@@ -326,7 +322,7 @@ def guard_with_budget(about: GenerationConfig, generator: Any, candidates: int =
     return guard, enforcer
 
 
-def test_every_attempt_has_its_cost() -> None:
+def test_every_attempt_has_its_cost():
     guard, _ = guard_with_budget(priced({}), ScriptedSeveral(["v0"], [False, True]), candidates=2)
     answers = guard.answer_several(LEADER, 3)
     # The first two are of one call for three; the last one takes two candidates of one call.
@@ -334,13 +330,13 @@ def test_every_attempt_has_its_cost() -> None:
     assert answers[2].attempts[0].cost == pytest.approx(0.05)
 
 
-def test_tokens_are_paid_for_as_they_are_counted() -> None:
+def test_tokens_are_paid_for_as_they_are_counted():
     price = priced({}).guard.price.model_copy(update={"tokens": (1.0, 2.0)})
     cost = price.cost(calls=1, items=1, usage={"prompt_tokens": 1000, "completion_tokens": 500})
     assert cost == pytest.approx(0.05 + 0.001 + 0.001)
 
 
-def test_a_budget_that_is_spent_refuses_and_no_deadline_is_missed() -> None:
+def test_a_budget_that_is_spent_refuses_and_no_deadline_is_missed():
     """What has to be shown is due for the next request then: among what is delivered every deadline is kept."""
     generator = ScriptedSeveral(["v0"], [False, False, True])
     guard, enforcer = guard_with_budget(priced({"request": 0.1}), generator)
@@ -365,9 +361,7 @@ def test_a_budget_that_is_spent_refuses_and_no_deadline_is_missed() -> None:
     candidates=st.integers(1, 3),
     loop=st.booleans(),
 )
-def test_a_budget_is_never_passed(
-    plain: list[str], obeys: list[bool], counts: list[int], cap: float, candidates: int, loop: bool
-) -> None:
+def test_a_budget_is_never_passed(plain, obeys, counts, cap, candidates, loop):
     about = priced({"request": cap}, (3, 4, 9))
     guard, enforcer = guard_with_budget(about, Awaited(plain, obeys), candidates)
 
@@ -390,9 +384,7 @@ def test_a_budget_is_never_passed(
     lost=st.sets(st.integers(1, 7)),
     together=st.booleans(),
 )
-def test_calls_in_flight_reserve_the_price_of_tokens(
-    cap: float, tokens: int, counts: list[int], lost: set[int], together: bool
-) -> None:
+def test_calls_in_flight_reserve_the_price_of_tokens(cap, tokens, counts, lost, together):
     price = PriceConfig(item=0.1, call=0.05, tokens=(1.0, 1.0))
     usage = {"prompt_tokens": tokens, "completion_tokens": tokens}
     spending, billed = Spending(price, cap), []
@@ -417,7 +409,7 @@ def test_calls_in_flight_reserve_the_price_of_tokens(
         ({"price": {"item": 0.04}, "budget": {"day": 0.03}}, "does not cover one item"),
     ],
 )
-def test_a_budget_that_makes_no_sense_is_refused(guard: dict[str, Any], message: str) -> None:
+def test_a_budget_that_makes_no_sense_is_refused(guard, message):
     about = keeping((3, 3)).model_dump(mode="json", exclude_defaults=True)
     with pytest.raises(OptionError, match=message):
         GenerationConfig.read({**about, "guard": guard})

@@ -215,13 +215,8 @@ def run_audit_step(tmp_path):
     def run(arguments, conditions=""):
         output = tmp_path / "output"
         output.write_text("")
-        environment = os.environ | {
-            "PATH": f"{command.parent}{os.pathsep}{os.environ['PATH']}",
-            "ARGUMENTS": arguments,
-            "CONDITIONS": conditions,
-            "OUT": "out dir",
-            "GITHUB_OUTPUT": str(output),
-        }
+        environment = os.environ | {"PATH": f"{command.parent}{os.pathsep}{os.environ['PATH']}", "OUT": "out dir"}
+        environment |= {"ARGUMENTS": arguments, "CONDITIONS": conditions, "GITHUB_OUTPUT": str(output)}
         script = STEPS["Audit"]["run"]
         subprocess.run(["bash", "-e", "-c", script], cwd=tmp_path, env=environment, check=True, timeout=60)
         return json.loads((tmp_path / "given.json").read_text()), output.read_text()

@@ -76,12 +76,9 @@ def test_examples_show_what_moves():
 def test_as_published_changes_the_attribute_alone():
     model = linear(1.0, 0.0, [0, 2, 1, 0], -2.5)
     published = measure(model, EVERYBODY, "sex", as_published=True).rate(("sex",), "data")
-    plain = individual.measure_flips(
-        model,
-        people(EVERYBODY, SCHEMA.without_rules()),
-        population.uniform_population(SCHEMA),
-        individual.FlipConfig(protected=("sex",), samples=50),
-    ).rate(("sex",), "data")
+    anyone, config = population.uniform_population(SCHEMA), individual.FlipConfig(protected=("sex",), samples=50)
+    plain = individual.measure_flips(model, people(EVERYBODY, SCHEMA.without_rules()), anyone, config)
+    plain = plain.rate(("sex",), "data")
     assert published == plain
 
 

@@ -4,7 +4,6 @@ import itertools
 import math
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from evenhand import individual, population
@@ -13,7 +12,7 @@ from evenhand.individual.wording import noise_notes, noise_sentences
 from evenhand.models import load_model
 from evenhand.schema import encode
 from serving import serving
-from support import scaled, small_schema
+from support import draw_frame, scaled, small_schema
 
 SCHEMA = small_schema(grade=(0, 4), sex="f m *", origin="a b c *")
 UNIFORM = population.uniform_population(SCHEMA)
@@ -21,10 +20,7 @@ UNIFORM = population.uniform_population(SCHEMA)
 
 def people(n, seed=0):
     rng = np.random.default_rng(seed)
-    frame = pd.DataFrame(
-        {"grade": rng.integers(0, 5, n), "sex": rng.choice(["f", "m"], n), "origin": rng.choice(["a", "b", "c"], n)}
-    ).assign(hired=rng.choice(["no", "yes"], n))
-    return encode(SCHEMA, frame)
+    return encode(SCHEMA, draw_frame(rng, n, grade=(0, 4), sex="f m", origin="a b c", hired="no yes"))
 
 
 def noisy(rate, seed=0):

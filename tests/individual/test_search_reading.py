@@ -16,6 +16,7 @@ from evenhand.individual.search.result import SearchResult
 from evenhand.schema import Attribute, Schema, Target, encode
 from evenhand.view.charts.search import draw_gaps
 from evenhand.view.drawing.theme import to_svg
+from support import draw_frame
 
 SCHEMA = Schema(
     target=Target(name="hired", favourable="yes", values=("no", "yes")),
@@ -38,14 +39,8 @@ def prefers_men(frame):
 def people():
     rng = np.random.default_rng(0)
     n = 300
-    frame = pd.DataFrame(
-        {
-            "grade": rng.integers(0, 21, n),
-            "sex": rng.choice(["f", "m"], n),
-            "region": rng.choice(["north", "south", "west"], n),
-            "savings": np.where(rng.random(n) < 0.5, 0.0, rng.integers(0, 1000, n)),
-        }
-    )
+    frame = draw_frame(rng, n, grade=(0, 20), sex="f m", region="north south west")
+    frame["savings"] = np.where(rng.random(n) < 0.5, 0.0, rng.integers(0, 1000, n))
     return encode(SCHEMA, frame)
 
 

@@ -182,13 +182,9 @@ def shares(flips):
 
 def test_parts_of_flips_by_hand():
     """Two templates, two pairs of different names: (1, 0), (1, 0) in the first and (1, 1), (0, 1) in the second."""
-    pairs = PairedAnswers(
-        first=np.array([[1.0, 1.0], [1.0, 0.0]]),
-        second=np.array([[0.0, 0.0], [1.0, 1.0]]),
-        name_1=np.array([[0, 1], [1, 0]]),
-        name_0=np.array([[0, 1], [0, 1]]),
-        again=np.array([[1.0, 1.0], [1.0, 1.0]]),
-    )
+    first, second = np.array([[1.0, 1.0], [1.0, 0.0]]), np.array([[0.0, 0.0], [1.0, 1.0]])
+    names = {"name_1": np.array([[0, 1], [1, 0]]), "name_0": np.array([[0, 1], [0, 1]])}
+    pairs = PairedAnswers(first=first, second=second, again=np.array([[1.0, 1.0], [1.0, 1.0]]), **names)
     found = estimate_flips(pairs, 0.95)
     # Identity: d1 d2 = 1 * 1 and 0 * -1. Asked once, across the pairs: 1 and 1 of two, and 0 and 1.
     assert found.identity.value == pytest.approx((1 + 0) / 2)
@@ -248,13 +244,8 @@ def test_flips_are_means_over_pairs_of_pairs(pairs, random):
     # Templates in another order, names called otherwise, groups swapped: all the same.
     order = random.sample(range(len(pairs.first)), len(pairs.first))
     renamed = np.array(random.sample(range(9), 4))
-    other = PairedAnswers(
-        pairs.second[order],
-        pairs.first[order],
-        renamed[pairs.name_0][order],
-        renamed[pairs.name_1][order],
-        again=pairs.again[order][:, ::-1],
-    )
+    names = renamed[pairs.name_0][order], renamed[pairs.name_1][order]
+    other = PairedAnswers(pairs.second[order], pairs.first[order], *names, again=pairs.again[order][:, ::-1])
     for part, swapped in zip(shares(found), shares(estimate_flips(other, 0.95)), strict=True):
         ends = [(share.value, share.low, share.high) for share in (swapped, part)]
         assert ends[0] == pytest.approx(ends[1], abs=1e-9)

@@ -26,7 +26,7 @@ from evenhand.mitigation.alternatives.sources import assign_folds, reweighing_we
 from evenhand.models import Subject, load_model
 from evenhand.schema import encode
 from evenhand.view.charts.mitigation import draw_alternatives
-from support import scaled, small_schema
+from support import draw_frame, scaled, small_schema
 
 
 def applicants(n=1500, seed=0):
@@ -386,14 +386,8 @@ def toy(n=4000):
     """Two attributes that are protected, and a number."""
     schema = small_schema(target="paid", sex="f m", age=(18, 90), income=(0.0, 1.0)).with_protected(["sex", "age"])
     rng = np.random.default_rng(0)
-    frame = pd.DataFrame(
-        {
-            "sex": rng.choice(["f", "m"], n),
-            "age": rng.integers(18, 91, n),
-            "income": rng.random(n),
-            "paid": rng.choice(["no", "yes"], n),
-        }
-    )
+    frame = draw_frame(rng, n, sex="f m", age=(18, 90))
+    frame = frame.assign(income=rng.random(n), paid=rng.choice(["no", "yes"], n))
     return encode(schema, frame)
 
 

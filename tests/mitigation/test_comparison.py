@@ -582,13 +582,11 @@ def test_trees_are_proved_as_published(learnt):
     frame[["sex", "role"]] = frame[["sex", "role"]].apply(
         lambda column: column.map({"f": 0, "m": 1, "single": 0, "husband": 1, "wife": 2})
     )
-    coded = small_schema(
-        rules=["role == 1 -> sex == 1", "role == 2 -> sex == 0"],
-        links=[{"when": "sex", "move": "role", "rows": [{1: 1, 0: 2}]}],
-        sex=[0, 1],
-        role=[0, 1, 2],
-        grade=(0, 9),
+    rules, links = (
+        ["role == 1 -> sex == 1", "role == 2 -> sex == 0"],
+        [{"when": "sex", "move": "role", "rows": [{1: 1, 0: 2}]}],
     )
+    coded = small_schema(rules=rules, links=links, sex=[0, 1], role=[0, 1, 2], grade=(0, 9))
     coded = coded.with_protected(["sex"]).with_encodings({"sex": "code", "role": "code"})
     tree = DecisionTreeClassifier(max_depth=3, random_state=0).fit(frame[["sex", "role", "grade"]], frame["hired"])
     people = encode(coded, frame)

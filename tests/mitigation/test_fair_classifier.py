@@ -25,7 +25,7 @@ from evenhand.mitigation.training.encoding import NO_GROUP, joint_groups, number
 from evenhand.models import AdditiveNetwork, predict_labels
 from evenhand.models.additive.network import LineTerm, StepTerm, TableTerm, network_fingerprint, network_from_dense
 from evenhand.schema import encode, infer_schema
-from support import shared, small_schema
+from support import draw_frame, shared, small_schema
 
 SMALL = {"hidden": (16, 8), "steps": 40}
 
@@ -287,15 +287,9 @@ def test_given_groups_are_numbered_and_never_fewer_than_two_while_there_are_two(
 def applicants():
     """Return people with words, truth values and categories, and their schema."""
     rng = np.random.default_rng(0)
-    frame = pd.DataFrame(
-        {
-            "age": rng.integers(18, 70, 300),
-            "sex": pd.Categorical(rng.choice(["F", "M"], 300)),
-            "owns": rng.random(300) < 0.5,
-            "income": rng.lognormal(10, 0.5, 300),
-        },
-        index=rng.permutation(300),
-    )
+    frame = draw_frame(rng, 300, age=(18, 69), sex="F M").astype({"sex": "category"})
+    frame = frame.assign(owns=rng.random(300) < 0.5, income=rng.lognormal(10, 0.5, 300))
+    frame.index = rng.permutation(300)
     labels = pd.Series(np.where(frame["income"] > 22_000 + 3_000 * frame["owns"], "yes", "no"), frame.index)
     schema = infer_schema(frame.assign(paid=labels), target="paid", favourable="yes", protected=["sex"])
     return schema, frame, labels

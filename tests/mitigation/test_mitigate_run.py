@@ -29,7 +29,7 @@ from evenhand.mitigation.training.recipes import RECIPES
 from evenhand.models import Subject
 from evenhand.schema import encode
 from evenhand.stats.proportion import observed_rate
-from support import small_schema
+from support import draw_frame, small_schema
 
 
 @pytest.fixture(scope="module")
@@ -425,9 +425,7 @@ NUMBERED = small_schema(grade=(0, 9), number=(0, 99_999), sex=(0, 1)).with_prote
 
 def people(n=600, seed=0):
     rng = np.random.default_rng(seed)
-    frame = pd.DataFrame(
-        {"grade": rng.integers(0, 10, n), "number": rng.integers(0, 100_000, n), "sex": rng.integers(0, 2, n)}
-    )
+    frame = draw_frame(rng, n, grade=(0, 9), number=(0, 99_999), sex=(0, 1))
     frame["hired"] = np.where(frame["grade"] + frame["sex"] + rng.normal(0, 3, n) > 5, "yes", "no")
     return encode(NUMBERED, frame)
 

@@ -42,14 +42,9 @@ def small(**changes):
         TableTerm(np.array([[2.0, 0.0], [0.0, 0.0], [-1.0, 0.0]]), 18.0),
         LineTerm(np.array([0.5, 0.0]), np.array([0.0, 0.25])),
     )
-    fields = {
-        "schema": LOAN,
-        "parts": parts,
-        "bias": np.array([-3.0, 0.5]),
-        "layers": (AffineLayer(np.array([[2.0], [-1.0]]), np.array([-0.25])),),
-        "classes": ("no", "yes"),
-        "favourable": 1,
-    }
+    layers = (AffineLayer(np.array([[2.0], [-1.0]]), np.array([-0.25])),)
+    fields = {"schema": LOAN, "parts": parts, "bias": np.array([-3.0, 0.5]), "layers": layers}
+    fields |= {"classes": ("no", "yes"), "favourable": 1}
     return AdditiveNetwork(**(fields | changes))
 
 

@@ -4,7 +4,6 @@ import warnings
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from sklearn.linear_model import LogisticRegression
 
@@ -14,19 +13,13 @@ from evenhand.models.noise import check_noise
 from evenhand.models.scorer import find_caution
 from evenhand.schema import People
 from evenhand.schema.people import ColumnRoles
+from support import draw_frame
 
 postprocessing = pytest.importorskip("fairlearn.postprocessing")
 reductions = pytest.importorskip("fairlearn.reductions")
 
 RNG = np.random.default_rng(0)
-PEOPLE = pd.DataFrame(
-    {
-        "sex": RNG.choice(["f", "m"], 400),
-        "age": RNG.choice(["old", "young"], 400),
-        "female": RNG.integers(0, 2, 400),
-        "points": RNG.integers(0, 10, 400),
-    }
-)
+PEOPLE = draw_frame(RNG, 400, sex="f m", age="old young", female=(0, 1), points=(0, 9))
 PEOPLE["hired"] = (PEOPLE.points + 2 * (PEOPLE.sex == "m") + RNG.integers(0, 4, 400) > 6).astype(int)
 FEATURES = PEOPLE[["points", "female"]]
 

@@ -22,6 +22,7 @@ from evenhand.models.thresholds import ThresholdScorer
 from evenhand.schema import Schema
 from evenhand.schema.thresholds import Threshold
 from serving import serving
+from support import small_schema
 
 INCOME = PEOPLE[:, 1]
 
@@ -146,12 +147,7 @@ def test_columns_named_after_labels_are_read_by_their_names():
         return pd.DataFrame({"yes": yes, "no": 1 - yes})[list(names)]
 
     frame = pd.DataFrame({"a": [0, 2, 8, 9]})
-    people = Schema.parse(
-        {
-            "target": {"name": "t", "values": ["no", "yes"], "favourable": "yes"},
-            "attributes": [{"name": "a", "kind": "integer", "lower": 0, "upper": 9, "protected": True}],
-        }
-    )
+    people = small_schema(target="t", a=(0, 9)).with_protected(["a"])
     for names in (["yes", "no"], ["no", "yes"]):
         scorer = load_model(lambda frame, names=names: reply(frame, *names), people)
         assert scorer.predict(frame.to_numpy(dtype=float)).tolist() == [0, 0, 1, 1]
@@ -359,15 +355,9 @@ def test_a_deterministic_model_with_a_threshold_is_not_noisy(threshold):
     fitted = pipeline(LogisticRegression())
     own = load_model(lambda rows: fitted.predict_proba(rows)[:, 1], WORDS, like=people[NAMES], output="probability")
     assert not check_noise(ThresholdScorer(own, Threshold(value=threshold)), PEOPLE).noisy
-    audit = evenhand.audit(
-        lambda rows: fitted.predict_proba(rows)[:, 1],
-        FRAME,
-        target="granted",
-        protected=["sex"],
-        output="probability",
-        threshold=threshold,
-        searched=100,
-    )
+    options = {"output": "probability", "threshold": threshold, "searched": 100}
+    score = lambda rows: fitted.predict_proba(rows)[:, 1]  # noqa: E731
+    audit = evenhand.audit(score, FRAME, target="granted", protected=["sex"], **options)
     found = fitted.predict_proba(FRAME[NAMES])[:, 1] >= threshold
     other = FRAME[NAMES].assign(sex=FRAME["sex"].map({"Female": "Male", "Male": "Female"}))
     flips = np.mean(found != (fitted.predict_proba(other)[:, 1] >= threshold))

@@ -170,12 +170,8 @@ def test_files_of_keras_2_are_read(tmp_path):
     }
     layers = [dense_config("hidden", 4, "relu"), dense_config("out", 1, "sigmoid")]
     first = keras_2_file(tmp_path / "a.h5", {"class_name": "Sequential", "config": layers}, weights)
-    entry = {
-        "class_name": "InputLayer",
-        "config": {"name": "in", "batch_input_shape": [None, 5]},
-        "name": "in",
-        "inbound_nodes": [],
-    }
+    config = {"name": "in", "batch_input_shape": [None, 5]}
+    entry = {"class_name": "InputLayer", "config": config, "name": "in", "inbound_nodes": []}
     graph = {
         "layers": [dense_config("out", 1, "sigmoid", "hidden"), entry, dense_config("hidden", 4, "relu", "in")],
         "input_layers": [["in", 0, 0]],

@@ -53,9 +53,7 @@ def _models(service: ServiceConnection) -> dict[str, object]:
     return service.post("/chat/completions", {"messages": [{"content": "a cat"}]})
 
 
-def test_a_question_is_json_and_carries_the_key(
-    upstream: Upstream, connect: Connect, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_question_is_json_and_carries_the_key(upstream, connect, monkeypatch):
     monkeypatch.setenv("SERVICE_KEY", f" {KEY}\n")
     upstream.key = KEY
     service = connect(upstream.url + "/", key="SERVICE_KEY")
@@ -68,12 +66,12 @@ def test_a_question_is_json_and_carries_the_key(
     assert KEY not in repr(service)
 
 
-def test_without_a_key_none_is_sent(upstream: Upstream, connect: Connect) -> None:
+def test_without_a_key_none_is_sent(upstream, connect):
     _models(connect(upstream.url))
     assert "authorization" not in upstream.received[-1][1]
 
 
-def test_a_connection_is_used_again(upstream: Upstream, connect: Connect) -> None:
+def test_a_connection_is_used_again(upstream, connect):
     service = connect(upstream.url)
     for _ in range(3):
         _models(service)
@@ -95,7 +93,7 @@ def test_a_connection_is_used_again(upstream: Upstream, connect: Connect) -> Non
         ("http://127.0.0.1/v1", "sk-hidden", "not the name of an environment variable"),
     ],
 )
-def test_urls_and_keys_that_are_none_or_hold_credentials_are_refused(url: str, key: str | None, fault: str) -> None:
+def test_urls_and_keys_that_are_none_or_hold_credentials_are_refused(url, key, fault):
     with pytest.raises(OptionError, match=fault) as raised:
         ServiceConnection(url, key=key)
     assert "hidden" not in str(raised.value)
@@ -111,9 +109,7 @@ def test_urls_and_keys_that_are_none_or_hold_credentials_are_refused(url: str, k
         ("skhidden", None, False, "is not set"),  # somebody wrote the key itself
     ],
 )
-def test_a_missing_key_is_named_and_never_shown(
-    name: str, value: str | None, told: bool, fault: str, connect: Connect, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_key_is_named_and_never_shown(name, value, told, fault, connect, monkeypatch):
     monkeypatch.delenv(name, raising=False)
     if value is not None:
         monkeypatch.setenv(name, value)
@@ -124,9 +120,7 @@ def test_a_missing_key_is_named_and_never_shown(
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 405, 413, 422, 429, 500, 503])
-def test_a_refusal_is_told_without_the_key(
-    status: int, upstream: Upstream, connect: Connect, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_refusal_is_told_without_the_key(status, upstream, connect, monkeypatch):
     monkeypatch.setenv("SERVICE_KEY", KEY)
     upstream.always = status
     service = connect(upstream.url, key="SERVICE_KEY")
@@ -138,9 +132,7 @@ def test_a_refusal_is_told_without_the_key(
     assert len(upstream.received) == (3 if status in (429, 500, 503) else 1)
 
 
-def test_a_key_that_the_service_repeats_is_cut_out(
-    upstream: Upstream, connect: Connect, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_key_that_the_service_repeats_is_cut_out(upstream, connect, monkeypatch):
     monkeypatch.setenv("SERVICE_KEY", KEY)
     upstream.body = json.dumps({"error": {"message": f"bad key {KEY} given"}}).encode()
     with pytest.raises(FetchError, match=r"failed: 'bad key \*\*\* given'"):
@@ -155,9 +147,7 @@ def test_a_key_that_the_service_repeats_is_cut_out(
         ({"error": {"code": 7}}, "code"),
     ],
 )
-def test_what_an_error_says_is_found_in_every_shape(
-    body: dict[str, object], words: str, upstream: Upstream, connect: Connect
-) -> None:
+def test_what_an_error_says_is_found_in_every_shape(body, words, upstream, connect):
     upstream.body = json.dumps(body).encode()
     with pytest.raises(FetchError, match="the service failed") as raised:
         _models(connect(upstream.url))
@@ -175,7 +165,7 @@ def test_what_an_error_says_is_found_in_every_shape(
         (b"", "''"),
     ],
 )
-def test_the_words_of_other_errors(said: bytes, words: str) -> None:
+def test_the_words_of_other_errors(said, words):
     assert words in http.quote_answer(said)
     assert len(http.quote_answer(said)) < 250
 
@@ -194,19 +184,19 @@ def test_the_words_of_other_errors(said: bytes, words: str) -> None:
         (b"null", "is not a JSON object"),
     ],
 )
-def test_an_answer_that_is_no_json_object(body: bytes, fault: str, upstream: Upstream, connect: Connect) -> None:
+def test_an_answer_that_is_no_json_object(body, fault, upstream, connect):
     upstream.body = body
     with pytest.raises(ModelError, match=fault):
         _models(connect(upstream.url))
 
 
-def test_what_json_cannot_hold_is_not_sent(connect: Connect) -> None:
+def test_what_json_cannot_hold_is_not_sent(connect):
     for odd in (float("nan"), b"bytes", {1: object()}):
         with pytest.raises(OptionError, match="cannot be written as JSON"):
             connect("http://127.0.0.1:9/v1").post("/x", {"odd": odd})
 
 
-def test_an_answer_that_is_too_large(upstream: Upstream, connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_that_is_too_large(upstream, connect, monkeypatch):
     monkeypatch.setattr(http, "MAX_ANSWER_BYTES", 3 << 20)
     upstream.body = b'"' + b"x" * (3 << 20)
     with pytest.raises(ModelError, match="larger than 3 MiB"):
@@ -215,7 +205,7 @@ def test_an_answer_that_is_too_large(upstream: Upstream, connect: Connect, monke
     assert _models(connect(upstream.url)) == {}
 
 
-def test_late_and_broken_answers_are_asked_for_again_where_the_caller_says_so(connect: Connect) -> None:
+def test_late_and_broken_answers_are_asked_for_again_where_the_caller_says_so(connect):
     whole = b'{"ok": "yes"}'
     head, good = _head("Content-Length: 5", "Connection: close"), [_head("Content-Length: 13"), whole]
     with _Raw([head, whole[:5]], good) as raw:
@@ -224,7 +214,7 @@ def test_late_and_broken_answers_are_asked_for_again_where_the_caller_says_so(co
         connect(raw.url, repeatable=True).post("/x", {})
 
 
-def test_an_error_says_when_to_ask_again(upstream: Upstream, connect: Connect) -> None:
+def test_an_error_says_when_to_ask_again(upstream, connect):
     upstream.always, upstream.headers = 429, {"Retry-After": "90"}
     with pytest.raises(FetchError) as raised:
         _models(connect(upstream.url, retries=0))
@@ -235,7 +225,7 @@ def test_an_error_says_when_to_ask_again(upstream: Upstream, connect: Connect) -
     assert raised.value.retry_after is None
 
 
-def test_a_service_out_of_reach(connect: Connect, pauses: list[float]) -> None:
+def test_a_service_out_of_reach(connect, pauses):
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
@@ -278,26 +268,26 @@ def _head(*lines: str) -> bytes:
     return "\r\n".join(["HTTP/1.1 200 OK", *lines, "", ""]).encode()
 
 
-def test_a_connection_that_breaks_is_made_again(connect: Connect, pauses: list[float]) -> None:
+def test_a_connection_that_breaks_is_made_again(connect, pauses):
     good = [_head("Content-Length: 13"), b'{"ok": "yes"}']
     with _Raw([], [_head("Content-Length: 50"), b'{"ok'], good) as raw:
         assert connect(raw.url).post("/x", {}) == {"ok": "yes"}
     assert pauses == [0.5, 1.0]
 
 
-def test_pieces_of_an_answer_are_put_together(connect: Connect) -> None:
+def test_pieces_of_an_answer_are_put_together(connect):
     pieces = [b'7\r\n{"ok": \r\n', b'7\r\n"yes" }\r\n', b"0\r\n\r\n"]
     with _Raw([_head("Transfer-Encoding: chunked"), *pieces]) as raw:
         assert connect(raw.url).post("/x", {}) == {"ok": "yes"}
 
 
-def test_what_is_no_http_at_all(connect: Connect) -> None:
+def test_what_is_no_http_at_all(connect):
     with _Raw([b"220 mail.example.org ESMTP\r\n"]) as raw, pytest.raises(FetchError, match="does not answer"):
         connect(raw.url, retries=0).post("/x", {})
 
 
 @pytest.mark.parametrize("address", ["{root}/generated/0.png", "/generated/0.png", "//{host}/generated/0.png"])
-def test_addresses_on_the_own_host_are_fetched(address: str, upstream: Upstream, connect: Connect) -> None:
+def test_addresses_on_the_own_host_are_fetched(address, upstream, connect):
     upstream.body = b"what lies there"
     found = connect(upstream.url).fetch(address.format(root=upstream.root, host=upstream.root[len("http://") :]))
     assert (found, upstream.received[-1][0]) == (b"what lies there", "/generated/0.png")
@@ -324,14 +314,14 @@ def test_addresses_on_the_own_host_are_fetched(address: str, upstream: Upstream,
         "http://0x7f000001:{port}/x.png",
     ],
 )
-def test_nothing_is_fetched_from_elsewhere(address: str, upstream: Upstream, connect: Connect) -> None:
+def test_nothing_is_fetched_from_elsewhere(address, upstream, connect):
     host = upstream.root[len("http://") :]
     with pytest.raises((FetchError, ModelError), match=r"another server|is not a URL"):
         connect(upstream.url).fetch(address.format(host=host, port=host.rpartition(":")[2]))
     assert upstream.received == []
 
 
-def test_redirects_of_pictures_are_refused(upstream: Upstream, connect: Connect) -> None:
+def test_redirects_of_pictures_are_refused(upstream, connect):
     upstream.always, upstream.headers = 301, {"Location": "http://169.254.169.254/"}
     with pytest.raises(FetchError, match="status 301"):
         connect(upstream.url).fetch("/generated/0.png")

@@ -27,17 +27,8 @@ def train(labels=BINARY, inputs=INPUTS, *, rounds=12, categories=(TOWN, 3), name
     data = lightgbm.Dataset(
         inputs, labels, categorical_feature=list(categories), feature_name=names, params={"verbose": -1}
     )
-    defaults = {
-        "objective": "binary",
-        "num_leaves": 12,
-        "verbose": -1,
-        "num_threads": 1,
-        "seed": 1,
-        "deterministic": True,
-        "min_data_per_group": 10,
-        "cat_smooth": 1.0,
-        "max_cat_to_onehot": 3,
-    }
+    defaults = {"objective": "binary", "num_leaves": 12, "verbose": -1, "num_threads": 1, "seed": 1}
+    defaults |= {"deterministic": True, "min_data_per_group": 10, "cat_smooth": 1.0, "max_cat_to_onehot": 3}
     return lightgbm.train(defaults | parameters, data, rounds)
 
 

@@ -21,18 +21,11 @@ from evenhand.schema.table import (
     parse_word,
     unknown_codes,
 )
-from support import scaled
+from support import draw_frame, scaled
 
 N = 60
 RNG = np.random.default_rng(7)
-APPLICANTS = pd.DataFrame(
-    {
-        "sex": RNG.choice(["f", "m"], N),
-        "city": RNG.choice(["Rome", "Oslo", "Kiel"], N),
-        "points": RNG.integers(0, 10, N),
-        "hired": RNG.integers(0, 2, N),
-    }
-)
+APPLICANTS = draw_frame(RNG, N, sex="f m", city="Rome Oslo Kiel", points=(0, 9), hired=(0, 1))
 EACH = range(N)
 
 

@@ -25,14 +25,8 @@ FRAME = pd.DataFrame(
         "income": ["low", "high", "low", "low"],
     }
 )
-SCHEMA = small_schema(
-    "low high",
-    target="income",
-    age=(18, 60),
-    sex="Female Male *",
-    gain={"kind": "ordinal", "edges": [0, 10, 50, 100]},
-    married=[False, True],
-)
+GAIN = {"kind": "ordinal", "edges": [0, 10, 50, 100]}
+SCHEMA = small_schema("low high", target="income", age=(18, 60), sex="Female Male *", gain=GAIN, married=[False, True])
 
 
 @pytest.fixture(params=["pandas", "polars", "pyarrow"])

@@ -82,12 +82,9 @@ class Running:
 
     def decide(self, stream, *people):
         """Decide on (id, group, recommendation)."""
-        for future in [
-            self.context.ledger.submit(
-                stream, {"op": "decide", "id": one, "group": group, "recommendation": recommendation}, id=one
-            )
-            for one, group, recommendation in people
-        ]:
+        submit = self.context.ledger.submit
+        asked = [{"op": "decide", "id": one, "group": group, "recommendation": made} for one, group, made in people]
+        for future in [submit(stream, operation, id=operation["id"]) for operation in asked]:
             future.result()
 
 

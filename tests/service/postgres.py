@@ -66,13 +66,8 @@ class Cluster:
 
     def _spawn(self, arguments):
         with (self.folder / "log").open("ab") as log:
-            return subprocess.Popen(
-                [*self._as_user(), str(self._programs / "postgres"), *arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                cwd=self.folder,
-            )
+            command = [*self._as_user(), str(self._programs / "postgres"), *arguments]
+            return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder)
 
     def stop(self, sent=signal.SIGINT):
         """Stop the server: SIGINT ends every connection and leaves the data tidy; SIGQUIT is a crash."""
@@ -101,15 +96,9 @@ class Cluster:
 
     def _do(self, program, *arguments, check=True):
         as_user = self._as_user() if program == "initdb" else []
-        done = subprocess.run(
-            [*as_user, str(self._programs / program), *arguments],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            cwd=self.folder,
-            timeout=120,
-            check=False,
-        )
+        command = [*as_user, str(self._programs / program), *arguments]
+        options = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "timeout": 120, "check": False}
+        done = subprocess.run(command, cwd=self.folder, **options)
         if check and done.returncode:
             raise RuntimeError(f"{program} failed: {done.stderr or done.stdout}")
         return done.returncode

@@ -335,12 +335,9 @@ class GuardReferee(Referee):
 
 
 def _described(outcome):
-    return {
-        "status": outcome.status,
-        "admission": None if outcome.admission is None else _json(outcome.admission.to_dict()),
-        "reason": outcome.reason,
-        "slots": dict(outcome.slots),
-    }
+    admission = None if outcome.admission is None else _json(outcome.admission.to_dict())
+    said = {"status": outcome.status, "admission": admission, "reason": outcome.reason}
+    return {**said, "slots": dict(outcome.slots)}
 
 
 def _json(value):

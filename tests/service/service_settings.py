@@ -130,20 +130,11 @@ def guard_ages(generator=None, **changes):
 
 AGES = {"child": ["child"], "adult": ["adult"], "elderly": ["elderly"]}
 LEXICON = {"kind": "lexicon", "words": {"age": AGES}}
-PLAN = {
-    "property": "demographic_parity",
-    "kappa": "0.2",
-    "horizon": 40,
-    "kind": "dynamic",
-    "groups": {"women": {"rate": 0.4, "accept": 0.35}, "men": {"rate": 0.6, "accept": 0.6}},
-}
+MEMBERS = {"women": {"rate": 0.4, "accept": 0.35}, "men": {"rate": 0.6, "accept": 0.6}}
+PLAN = {"property": "demographic_parity", "kappa": "0.2", "horizon": 40, "kind": "dynamic", "groups": MEMBERS}
 FINITE = {**PLAN, "kind": "finite", "horizon": 6}
-LABELLED = {
-    "property": "equal_opportunity",
-    "kappa": "0.2",
-    "horizon": 20,
-    "groups": {"women": {"rate": 0.4, "accept": 0.35, "label": 0.5}, "men": {"rate": 0.6, "accept": 0.6, "label": 0.5}},
-}
+LABELLED = {"property": "equal_opportunity", "kappa": "0.2", "horizon": 20}
+LABELLED["groups"] = {name: {**member, "label": 0.5} for name, member in MEMBERS.items()}
 
 
 def bare_guard(ledger, replica):

@@ -23,13 +23,9 @@ class House:
         self.now, self.steady = 1.8e9, 5.0
         self.database = Database(url)
         self.ledger = Ledger(self.database, {"a": Counting(), "quiet": Counting()}, clock=lambda: self.now)
-        self.retention = upkeep.RetentionJob(
-            self.database,
-            self.ledger,
-            RetentionConfig(log_days=log_days, picture_days=picture_days),
-            clock=lambda: self.now,
-            steady=lambda: self.steady,
-        )
+        config = RetentionConfig(log_days=log_days, picture_days=picture_days)
+        clocks = {"clock": lambda: self.now, "steady": lambda: self.steady}
+        self.retention = upkeep.RetentionJob(self.database, self.ledger, config, **clocks)
 
     def add(self, amount, id=None):
         return self.ledger.submit("a", {"op": "add", "amount": amount}, id=id).result(20)

@@ -44,14 +44,9 @@ def bounds(kind: str, empty: str) -> list[Bound]:
 def plan(bound: Bound, world: World, horizon: int, **options: Any) -> ShieldPlan:
     """The same problem in the words of the library."""
     weights = world.weights or ()
-    inputs = Inputs(
-        groups=("a", "b"),
-        rate=(world.rate, 1 - world.rate),
-        accept=world.accept,
-        label=world.label if bound.labelled else None,
-        costs=world.costs,
-        weights=weights,
-    )
+    label = world.label if bound.labelled else None
+    shares = {"rate": (world.rate, 1 - world.rate), "accept": world.accept, "label": label}
+    inputs = Inputs(groups=("a", "b"), costs=world.costs, weights=weights, **shares)
     return ShieldPlan(
         FairnessProperty(bound.kind, bound.kappa, EmptyGroupRule.parse(bound.empty)), inputs, horizon, **options
     )

@@ -29,19 +29,9 @@ def plan(
     """A plan of two groups; with two costs both are as likely, whatever is recommended."""
     even = [1 / len(costs)] * len(costs)
     several = {"costs_if_rejected": even, "costs_if_accepted": even} if len(costs) > 1 else {}
-    return read_plan(
-        {
-            "property": kind,
-            "kappa": kappa,
-            "horizon": horizon,
-            "kind": plan_kind,
-            "empty_group": empty,
-            "costs": list(costs),
-            "groups": {name: group | several for name, group in GROUPS.items()},
-            "checks": checks,
-            "terminal": terminal,
-        }
-    )
+    groups = {name: group | several for name, group in GROUPS.items()}
+    rules = {"property": kind, "kappa": kappa, "horizon": horizon, "kind": plan_kind, "empty_group": empty}
+    return read_plan({**rules, "costs": list(costs), "groups": groups, "checks": checks, "terminal": terminal})
 
 
 @cache

@@ -140,7 +140,7 @@ SHORT += [
 
 
 @pytest.mark.parametrize(("kind", "measure", "kappa", "empty", "horizon"), SHORT)
-def test_no_run_refutes_a_claim(kind: str, measure: str, kappa: str, empty: str, horizon: int) -> None:
+def test_no_run_refutes_a_claim(kind, measure, kappa, empty, horizon):
     seen = EveryRun(kind, Bound(measure, Fraction(kappa), empty), horizon).check(2)
     assert len(seen.known) > 20
     assert seen.claims or kind == "greedy" or seen.unfair or empty != "zero"
@@ -152,15 +152,13 @@ def test_no_run_refutes_a_claim(kind: str, measure: str, kappa: str, empty: str,
     # Every tenth with the full tests, the others with the slow ones.
     [case if i % 10 == 0 else pytest.param(*case, marks=pytest.mark.slow) for i, case in enumerate(CASES)],
 )
-def test_no_run_refutes_a_claim_over_all_small_cases(
-    kind: str, measure: str, kappa: str, empty: str, horizon: int
-) -> None:
+def test_no_run_refutes_a_claim_over_all_small_cases(kind, measure, kappa, empty, horizon):
     EveryRun(kind, Bound(measure, Fraction(kappa), empty), horizon).check(3 if horizon == 2 else 2)
 
 
 @pytest.mark.parametrize("start", [(2, 2, 2, 0), (3, 0, 3, 0), (4, 4, 1, 0), (2, 1, 2, 1)])
 @pytest.mark.parametrize("kind", ["static-fair", "static-bw", "dynamic"])
-def test_what_was_before_the_first_period_counts_in_its_claims(kind: str, start: tuple[int, ...]) -> None:
+def test_what_was_before_the_first_period_counts_in_its_claims(kind, start):
     EveryRun(kind, Bound("demographic_parity", Fraction(1, 2), "zero"), 4, start=start).check(2)
 
 
@@ -177,7 +175,7 @@ def asked(**changes: Any) -> dict[str, Any]:
     return {"property": "demographic_parity", "kappa": "0.2", "horizon": 20, "groups": groups, **changes}
 
 
-def test_a_period_that_is_not_judged_supports_no_claim_about_later_ones() -> None:
+def test_a_period_that_is_not_judged_supports_no_claim_about_later_ones():
     """Found in use: 20 decisions, 10 on each group, are never judged with min_count=12, and may be as unfair as any."""
     bound = Bound("demographic_parity", Fraction(1, 5), "min_count=12")
     made = PeriodicShield(plan(bound, ONE_COST[0], 20, kind="static-fair"))
@@ -188,13 +186,13 @@ def test_a_period_that_is_not_judged_supports_no_claim_about_later_ones() -> Non
     assert "fewer than 12 of a group are not judged" in said[-1].summary()
 
 
-def test_periods_with_an_odd_number_of_decisions_are_never_balanced() -> None:
+def test_periods_with_an_odd_number_of_decisions_are_never_balanced():
     shield = Shield(synthesize(read_plan(asked(kind="static-fair", horizon=5))))
     assert shield.certificate().later is None
     assert "5 decisions cannot be halved" in shield.certificate().assumption
 
 
-def test_an_assumption_that_can_no_longer_hold_is_said_at_once() -> None:
+def test_an_assumption_that_can_no_longer_hold_is_said_at_once():
     fair_ = walk(Shield(synthesize(read_plan(asked(kind="static-fair", horizon=4)))), [("a", 0)] * 4)
     assert [one.later for one in fair_] == [Fraction(1, 5)] * 2 + [None] * 2
     assert [one.assumption_held for one in fair_] == [True, True, False, False]
@@ -208,7 +206,7 @@ def test_an_assumption_that_can_no_longer_hold_is_said_at_once() -> None:
     assert "3 groups of 5 are more than the 14 decisions" in few.certificate().assumption
 
 
-def test_counters_outside_the_bounds_at_the_start_support_no_claim() -> None:
+def test_counters_outside_the_bounds_at_the_start_support_no_claim():
     groups = {name: {"rate": 1 / 3, "accept": 0.5} for name in "abc"}
     for start, held in (({"a": [10, 5], "b": [8, 4], "c": [2, 1]}, True), ({"a": [10, 9], "b": [8, 0]}, False)):
         shield = Shield(synthesize(read_plan(asked(kind="static-bw", horizon=16, groups=groups, start=start))))
@@ -231,9 +229,7 @@ ARRIVALS = st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 1), st.integ
 )
 @example("static-fair", "demographic_parity", "1/5", "min_count=6", 10, "strict", 0, [("a", 1, 1), ("b", 0, 1)] * 18)
 @example("dynamic", "equal_opportunity", "1/2", "min_count=6", 6, "strict", 2, [("a", 1, 1), ("b", 0, 1)] * 18)
-def test_claims_of_long_runs_come_true(
-    kind: str, measure: str, kappa: str, empty: str, horizon: int, terminal: str, late: int, arrivals: list[Any]
-) -> None:
+def test_claims_of_long_runs_come_true(kind, measure, kappa, empty, horizon, terminal, late, arrivals):
     """Where labels come late, claims made before are void, as they rest on prompt labels; those made after are not."""
     bound = Bound(measure, Fraction(kappa), empty)
     made = PeriodicShield(plan(bound, ONE_COST[0], horizon, kind=kind, terminal=terminal))

@@ -58,9 +58,7 @@ def check(bound: Bound, world: World, horizon: int, form: str) -> None:
 @pytest.mark.parametrize("other_form", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("empty", EMPTY)
 @pytest.mark.parametrize(("kind", "horizon"), horizons(1))
-def test_every_instance_with_one_cost(
-    kind: str, horizon: int, empty: str, other_form: bool, as_thresholds: Callable[[], str]
-) -> None:
+def test_every_instance_with_one_cost(kind, horizon, empty, other_form, as_thresholds):
     form = "packed"
     if (empty in EMPTY[::2]) != other_form:
         form = as_thresholds()
@@ -70,7 +68,7 @@ def test_every_instance_with_one_cost(
 
 @pytest.mark.parametrize("empty", EMPTY)
 @pytest.mark.parametrize(("kind", "horizon"), horizons(2))
-def test_every_instance_with_two_costs(kind: str, horizon: int, empty: str, as_thresholds: Callable[[], str]) -> None:
+def test_every_instance_with_two_costs(kind, horizon, empty, as_thresholds):
     form = "packed"
     if empty in EMPTY[1::2]:
         form = as_thresholds()
@@ -85,7 +83,7 @@ PASTS = ((3, 1, 2, 2), (1, 1, 4, 0), (5, 2, 5, 3), (0, 0, 3, 3), (10, 7, 2, 0))
 @pytest.mark.parametrize(
     ("kind", "horizon"), [(kind, horizon) for kind in KINDS for horizon in (1, 3, LONGEST[kind] - 1)]
 )
-def test_what_was_decided_before_counts(kind: str, horizon: int, past: tuple[int, int, int, int]) -> None:
+def test_what_was_decided_before_counts(kind, horizon, past):
     for kappa, empty, world in itertools.product(KAPPAS[1:6:2], EMPTY[::2], ONE_COST[::3]):
         bound = Bound(kind, kappa, empty)
         expected = least_cost(bound, world, horizon, past)
@@ -102,7 +100,7 @@ def test_what_was_decided_before_counts(kind: str, horizon: int, past: tuple[int
 
 @pytest.mark.parametrize("checks", ["anytime", (2,), (1, 4)], ids=str)
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_check_on_the_way_holds(kind: str, checks: str | tuple[int, ...]) -> None:
+def test_every_check_on_the_way_holds(kind, checks):
     horizon = LONGEST[kind] - 1
     times = tuple(range(1, horizon)) if checks == "anytime" else tuple(t for t in checks if t < horizon)
     for kappa, empty, world in itertools.product(KAPPAS[1::2], EMPTY, ONE_COST[::3]):
@@ -117,7 +115,7 @@ def test_every_check_on_the_way_holds(kind: str, checks: str | tuple[int, ...]) 
 
 @pytest.mark.parametrize("empty", EMPTY[::2])
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_shield_that_knows_nobody_overrides_what_must_be_and_ends_fair(kind: str, empty: str) -> None:
+def test_a_shield_that_knows_nobody_overrides_what_must_be_and_ends_fair(kind, empty):
     for bound, world in itertools.product(bounds(kind, empty)[1::2], (ONE_COST[0], ONE_COST[3], TWO_COSTS[1])):
         made = policy(bound, world, LONGEST[kind] - 1, kind="feasible")
         cost, ends = followed(bound, made)
@@ -154,7 +152,7 @@ def every_run(bound: Bound, world: World, made: ShieldPolicy) -> float:
 
 @pytest.mark.parametrize("empty", shortened(EMPTY, to=2))
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_short_sequence_ends_fair_at_the_least_cost(kind: str, empty: str) -> None:
+def test_every_short_sequence_ends_fair_at_the_least_cost(kind, empty):
     horizon = LONGEST[kind] - 1
     for kappa, world in itertools.product((KAPPAS[1], KAPPAS[5]), (*ONE_COST[:3], ONE_COST[6])):
         bound = Bound(kind, kappa, empty)
@@ -163,7 +161,7 @@ def test_every_short_sequence_ends_fair_at_the_least_cost(kind: str, empty: str)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_sequence_with_two_costs_ends_fair_at_the_least_cost(kind: str) -> None:
+def test_every_sequence_with_two_costs_ends_fair_at_the_least_cost(kind):
     bound, world = Bound(kind, KAPPAS[4], "zero"), TWO_COSTS[0]
     horizon = 2 if kind == "equal_opportunity" else 3
     assert close(every_run(bound, world, policy(bound, world, horizon)), least_cost(bound, world, horizon))
@@ -172,7 +170,7 @@ def test_every_sequence_with_two_costs_ends_fair_at_the_least_cost(kind: str) ->
 @pytest.mark.slow
 @pytest.mark.parametrize("empty", EMPTY)
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_sequence_of_many_instances_ends_fair(kind: str, empty: str) -> None:
+def test_every_sequence_of_many_instances_ends_fair(kind, empty):
     horizon = LONGEST[kind]
     for bound, world in itertools.product(
         bounds(kind, empty), ONE_COST if kind != "equal_opportunity" else ONE_COST[:2]
@@ -236,7 +234,7 @@ def explored(
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("horizon", shortened([2, 4]))
-def test_balanced_periods_of_static_fair_shields_stay_fair(kind: str, horizon: int) -> None:
+def test_balanced_periods_of_static_fair_shields_stay_fair(kind, horizon):
     unfair = 0
     for kappa, empty, world in itertools.product(("1/4", "1/2"), EMPTY[:2], ONE_COST[:2]):
         counts = explored("static-fair", Bound(kind, Fraction(kappa), empty), world, horizon, 3)
@@ -247,7 +245,7 @@ def test_balanced_periods_of_static_fair_shields_stay_fair(kind: str, horizon: i
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("kappa", "horizon"), shortened([("1/2", 4), ("2/3", 4), ("1/2", 5), ("1/3", 6)], to=2))
-def test_periods_large_enough_of_bounded_welfare_shields_are_fair(kind: str, kappa: str, horizon: int) -> None:
+def test_periods_large_enough_of_bounded_welfare_shields_are_fair(kind, kappa, horizon):
     for empty, world in itertools.product(EMPTY[:2], ONE_COST[:2]):
         # The widest bounds that a ratio allows lie at the top; around a rate they would need more people.
         bounds = {"bounds": (1 - Fraction(kappa), Fraction(1))} if kind == "disparate_impact" else {}
@@ -258,7 +256,7 @@ def test_periods_large_enough_of_bounded_welfare_shields_are_fair(kind: str, kap
 @pytest.mark.parametrize("terminal", ["exempt", "strict", "soft"])
 @pytest.mark.parametrize("empty", shortened(EMPTY[:3:2]))
 @pytest.mark.parametrize("kind", KINDS)
-def test_dynamic_shields_are_fair_where_that_is_owed(kind: str, empty: str, terminal: str) -> None:
+def test_dynamic_shields_are_fair_where_that_is_owed(kind, empty, terminal):
     held = unfair = 0
     for kappa, past in itertools.product(("1/4", "1/2"), PERIODIC_PASTS):
         counts = explored(
@@ -272,7 +270,7 @@ def test_dynamic_shields_are_fair_where_that_is_owed(kind: str, empty: str, term
 
 @pytest.mark.parametrize("terminal", ["exempt", "strict", "soft"])
 @pytest.mark.parametrize("kind", GAPS)
-def test_dynamic_shields_are_always_fair_after_the_warm_up(kind: str, terminal: str) -> None:
+def test_dynamic_shields_are_always_fair_after_the_warm_up(kind, terminal):
     bound = Bound(kind, Fraction(1, 2), "zero")
     shield = PeriodicShield(guarantee_cases.plan(bound, ONE_COST[0], 3, kind="dynamic", terminal=terminal))
     for n, m in itertools.product(range(4, 7), repeat=2):
@@ -289,7 +287,7 @@ def test_dynamic_shields_are_always_fair_after_the_warm_up(kind: str, terminal: 
 @pytest.mark.parametrize("terminal", ["exempt", "strict", "soft"])
 @pytest.mark.parametrize("empty", EMPTY)
 @pytest.mark.parametrize("kind", KINDS)
-def test_dynamic_shields_of_more_and_longer_periods(kind: str, empty: str, terminal: str) -> None:
+def test_dynamic_shields_of_more_and_longer_periods(kind, empty, terminal):
     for kappa, (horizon, periods) in itertools.product(("1/5", "1/3", "1/2"), ((2, 4), (3, 3), (5, 2))):
         bound = Bound(kind, Fraction(kappa), empty)
         assert explored("dynamic", bound, ONE_COST[0], horizon, periods, terminal=terminal)["held"] > 0

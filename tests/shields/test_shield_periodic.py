@@ -35,7 +35,7 @@ def added(*periods: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(sum(counts) for counts in zip(*periods, strict=True))
 
 
-def test_two_fair_periods_can_be_unfair_together() -> None:
+def test_two_fair_periods_can_be_unfair_together():
     # Example 5: nine of group a and one of b, all accepted; then one of a and nine of b, all rejected.
     kept = FairnessProperty("demographic_parity", TENTH)
     first, second = (9, 9, 1, 1), (1, 0, 9, 0)
@@ -56,7 +56,7 @@ def test_two_fair_periods_can_be_unfair_together() -> None:
     assert not PeriodicShield(plan("static-fair")).begin(first).guaranteed
 
 
-def test_balance_up_to_one_is_not_enough() -> None:
+def test_balance_up_to_one_is_not_enough():
     # T/2 - 1 of each group in both periods, biases 0 and 0, and 1/5 together (section 4 is tight).
     kept = FairnessProperty("demographic_parity", TENTH)
     first, second = (4, 0, 6, 0), (6, 6, 4, 4)
@@ -69,7 +69,7 @@ def test_balance_up_to_one_is_not_enough() -> None:
 
 
 @pytest.mark.parametrize("horizon", [6, 8, 10])
-def test_theorem_two_is_tight(horizon: int) -> None:
+def test_theorem_two_is_tight(horizon):
     # The worst excess over kappa of two fair periods, by how far from half they may be: 0 if exactly half, else 2 / T.
     kept = FairnessProperty("demographic_parity", Fraction(0))
     half = horizon // 2
@@ -89,7 +89,7 @@ def test_theorem_two_is_tight(horizon: int) -> None:
 
 
 @given(st.lists(st.tuples(*[st.integers(0, 6)] * 4), min_size=1, max_size=5), st.integers(0, 9), st.integers(1, 10))
-def test_bounds_kept_in_every_period_are_kept_in_all(raw: list[tuple[int, ...]], low: int, width: int) -> None:
+def test_bounds_kept_in_every_period_are_kept_in_all(raw, low, width):
     # Lemma 3, the mediant property.
     bounds = WelfareBounds(Fraction(low, 10), Fraction(min(10, low + width), 10)) if low < 10 else None
     if bounds is None:
@@ -101,7 +101,7 @@ def test_bounds_kept_in_every_period_are_kept_in_all(raw: list[tuple[int, ...]],
 
 
 @pytest.mark.parametrize("denominator", [7, 10, 30])
-def test_lemma_nine_rates_can_be_tracked_within_bounds(denominator: int) -> None:
+def test_lemma_nine_rates_can_be_tracked_within_bounds(denominator):
     for low, high in itertools.combinations(range(denominator + 1), 2):
         bounds = WelfareBounds(Fraction(low, denominator), Fraction(high, denominator))
         assert bounds.least_seen == -(-denominator // (high - low))
@@ -114,7 +114,7 @@ def test_lemma_nine_rates_can_be_tracked_within_bounds(denominator: int) -> None
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_lemma_ten_fair_pasts_can_always_be_continued(kind: str) -> None:
+def test_lemma_ten_fair_pasts_can_always_be_continued(kind):
     # Every fair past of up to 7 of each group: following the two rates step by step, whoever comes.
     horizon, kappa = 4, Fraction(1, 4)
     kept = FairnessProperty(kind, kappa)
@@ -137,7 +137,7 @@ def test_lemma_ten_fair_pasts_can_always_be_continued(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("terminal", ["exempt", "soft"])
-def test_a_fair_past_always_has_a_period_that_keeps_it(kind: str, terminal: str) -> None:
+def test_a_fair_past_always_has_a_period_that_keeps_it(kind, terminal):
     # Existence of dynamic shields, over every fair past of some sizes; for strict ends there is Example 7.
     shield = PeriodicShield(plan("dynamic", of=kind, horizon=4, terminal=terminal))
     hard = PeriodicShield(plan("dynamic", of=kind, horizon=4, terminal="strict"))
@@ -155,7 +155,7 @@ def test_a_fair_past_always_has_a_period_that_keeps_it(kind: str, terminal: str)
             assert strict.policy.expected_cost >= period.policy.expected_cost - 1e-9 or not strict.guaranteed
 
 
-def test_example_seven_a_past_that_cannot_be_continued() -> None:
+def test_example_seven_a_past_that_cannot_be_continued():
     # If hardly any b come, half of a must stay accepted for their 1 of 2, and something else for 1 or 2 of 3.
     kept = plan("dynamic", horizon=50, kappa=Fraction(1, 20), terminal="strict")
     past = (50, 25, 2, 1)
@@ -168,7 +168,7 @@ def test_example_seven_a_past_that_cannot_be_continued() -> None:
     assert not exempt.assumption_held(49, 1)
 
 
-def test_an_unfair_past_is_mended_where_that_is_possible() -> None:
+def test_an_unfair_past_is_mended_where_that_is_possible():
     # Nobody of b accepted, everybody of a: no shield can promise anything, and the best effort accepts b and rejects a.
     past = (20, 20, 20, 0)
     for terminal in ("strict", "soft"):
@@ -182,7 +182,7 @@ def test_an_unfair_past_is_mended_where_that_is_possible() -> None:
     assert exempt.policy.expected_cost == 0
 
 
-def test_small_groups_count_before_they_are_judged() -> None:
+def test_small_groups_count_before_they_are_judged():
     # Judged from 100 of each on. If 40 of each could be treated as anybody likes, the 100th came too late.
     judged_late = plan("dynamic", horizon=50, empty="min_count=100", kappa=Fraction(1, 5))
     period = PeriodicShield(judged_late).begin()
@@ -195,7 +195,7 @@ def test_small_groups_count_before_they_are_judged() -> None:
     assert (owed.values(25, 25) == FairEnd(FairnessProperty("demographic_parity", Fraction(1, 5))).values(25, 25)).all()
 
 
-def test_a_dynamic_shield_is_restored_by_its_counters() -> None:
+def test_a_dynamic_shield_is_restored_by_its_counters():
     past = (12, 5, 18, 8)
     one, other = PeriodicShield(plan("dynamic")), PeriodicShield(plan("dynamic"))
     assert one.begin(past) is one.begin(np.array(past))
@@ -203,7 +203,7 @@ def test_a_dynamic_shield_is_restored_by_its_counters() -> None:
     assert stored(synthesize(plan("dynamic", start=past))) == stored(one.begin(past).policy)
 
 
-def test_the_first_period_is_the_shield_up_to_the_horizon() -> None:
+def test_the_first_period_is_the_shield_up_to_the_horizon():
     alone = synthesize(plan("finite")).expected_cost
     for terminal in ("strict", "exempt", "soft"):
         period = PeriodicShield(plan("dynamic", terminal=terminal)).begin()
@@ -212,7 +212,7 @@ def test_the_first_period_is_the_shield_up_to_the_horizon() -> None:
     assert PeriodicShield(plan("static-fair")).begin().policy.expected_cost == pytest.approx(alone, abs=1e-12)
 
 
-def test_settled_after_the_warm_up() -> None:
+def test_settled_after_the_warm_up():
     dynamic = plan("dynamic", kappa=TENTH)
     assert always_ends_fair(dynamic, (20, 10, 20, 9))
     assert not always_ends_fair(dynamic, (19, 9, 200, 95))
@@ -220,7 +220,7 @@ def test_settled_after_the_warm_up() -> None:
     assert not always_ends_fair(plan("static-fair"), (20, 10, 20, 9))
 
 
-def test_the_default_bounds_lie_around_the_mean_of_the_labels() -> None:
+def test_the_default_bounds_lie_around_the_mean_of_the_labels():
     # 0.3 * 0.4 + 0.7 * 0.6 = 0.54
     assert welfare_bounds_of(plan("static-bw")) == WelfareBounds(Fraction(49, 100), Fraction(59, 100))
     without = ShieldPlan(
@@ -240,12 +240,12 @@ def test_the_default_bounds_lie_around_the_mean_of_the_labels() -> None:
         ({"bounds": (Fraction(1, 5), Fraction(1, 5))}, "welfare bounds"),
     ],
 )
-def test_bounds_that_cannot_be(options: dict[str, object], said: str) -> None:
+def test_bounds_that_cannot_be(options, said):
     with pytest.raises(OptionError, match=said):
         PeriodicShield(plan("static-bw", **options))
 
 
-def test_kinds_that_know_no_periods_are_refused() -> None:
+def test_kinds_that_know_no_periods_are_refused():
     with pytest.raises(OptionError, match="ends at its horizon"):
         PeriodicShield(plan("finite"))
     three = Inputs(("a", "b", "c"), (0.3, 0.3, 0.4), (0.5, 0.5, 0.5))
@@ -261,9 +261,7 @@ def test_kinds_that_know_no_periods_are_refused() -> None:
     st.integers(0, 1),
     st.sampled_from(["zero", "vacuous", "min_count=4"]),
 )
-def test_greedy_overrides_what_would_be_unfair_now(
-    kind: str, past: tuple[int, ...], own: tuple[int, ...], group: int, empty: str
-) -> None:
+def test_greedy_overrides_what_would_be_unfair_now(kind, past, own, group, empty):
     kept = FairnessProperty(kind, Fraction(1, 5), EmptyGroupRule.parse(empty))
     past = (max(past[:2]), min(past[:2]), max(past[2:]), min(past[2:]))
     own = (max(own[:2]), min(own[:2]), max(own[2:]), min(own[2:]))
@@ -283,7 +281,7 @@ CONVENTIONS = ("zero", "vacuous", "min_count=2")
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("convention", CONVENTIONS)
-def test_fair_is_exact_in_every_small_state(kind: str, convention: str) -> None:
+def test_fair_is_exact_in_every_small_state(kind, convention):
     for kappa in ("0", "0.1", "1/5", "1/3", "1/2", "1"):
         kept = FairnessProperty(kind, parse_kappa(kappa), EmptyGroupRule.parse(convention))
         for n, m in itertools.product(range(7), repeat=2):
@@ -294,7 +292,7 @@ def test_fair_is_exact_in_every_small_state(kind: str, convention: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_bands_of_fair_counts_rise(kind: str) -> None:
+def test_the_bands_of_fair_counts_rise(kind):
     # What the theorem on thresholds needs: fair counts are a sublattice.
     for convention, kappa in itertools.product(CONVENTIONS, ("0.05", "0.2", "1")):
         kept = FairnessProperty(kind, parse_kappa(kappa), EmptyGroupRule.parse(convention))
@@ -305,36 +303,36 @@ def test_the_bands_of_fair_counts_rise(kind: str) -> None:
             assert (np.diff(high[some]) >= 0).all()
 
 
-def test_arrays_are_judged_one_by_one() -> None:
+def test_arrays_are_judged_one_by_one():
     kept = FairnessProperty("demographic_parity", parse_kappa("0.1"))
     fair = kept.fair(np.array([10, 10]), np.array([5, 5]), 10, np.array([4, 3]))
     assert fair.tolist() == [True, False]
 
 
-def test_a_tenth_is_a_tenth() -> None:
+def test_a_tenth_is_a_tenth():
     # 0.4 - 0.3 exceeds 0.1 in floating point.
     assert abs(4 / 10 - 3 / 10) > 0.1
     assert FairnessProperty("demographic_parity", parse_kappa(0.1)).fair(10, 4, 10, 3)
 
 
 @pytest.mark.parametrize("kappa", ["", "a tenth", "-0.1", "1.1", "1/0", "nan", "inf", "0.12345678"])
-def test_a_kappa_that_makes_no_sense(kappa: str) -> None:
+def test_a_kappa_that_makes_no_sense(kappa):
     with pytest.raises(OptionError, match="kappa"):
         parse_kappa(kappa)
 
 
 @pytest.mark.parametrize("text", ["", "none", "min_count", "min_count=0", "min_count=-1", "min_count=x", "zero=1"])
-def test_a_convention_that_makes_no_sense(text: str) -> None:
+def test_a_convention_that_makes_no_sense(text):
     with pytest.raises(OptionError, match="convention"):
         EmptyGroupRule.parse(text)
 
 
-def test_conventions_read_back() -> None:
+def test_conventions_read_back():
     for text in CONVENTIONS:
         assert str(EmptyGroupRule.parse(text)) == text
 
 
-def test_every_two_groups_are_compared() -> None:
+def test_every_two_groups_are_compared():
     counters = np.array([[10, 5, 10, 4, 10, 3], [10, 5, 10, 4, 10, 2], [0, 0, 10, 2, 10, 1], [0, 0, 10, 3, 10, 2]])
     seen, accepted = counters[:, ::2], counters[:, 1::2]
     kept = FairnessProperty("demographic_parity", parse_kappa("0.2"))

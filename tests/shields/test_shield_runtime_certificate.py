@@ -183,12 +183,8 @@ def test_what_a_certificate_says():
     assert advice.describe(advice.to_dict())[0][0] == "unknown"
 
 
-PERIODS = {
-    "property": "demographic_parity",
-    "kappa": "0.2",
-    "horizon": 10,
-    "groups": {"a": {"rate": 0.5, "accept": 0.3}, "b": {"rate": 0.5, "accept": 0.6}},
-}
+GROUPS = {"a": {"rate": 0.5, "accept": 0.3}, "b": {"rate": 0.5, "accept": 0.6}}
+PERIODS = {"property": "demographic_parity", "kappa": "0.2", "horizon": 10, "groups": GROUPS}
 
 
 @pytest.mark.parametrize(
@@ -242,7 +238,7 @@ def slow_worst_bias(kept: FairnessProperty, counters: tuple[int, ...], open_labe
     empty=st.sampled_from(["zero", "vacuous", "min_count=1", "min_count=4", "min_count=12"]),
     groups=st.tuples(*[st.tuples(st.integers(0, 12), st.floats(0, 1), st.integers(0, 9), st.integers(0, 9))] * 2),
 )
-def test_the_largest_bias_is_that_of_all_outcomes(kind: Any, empty: str, groups: Any) -> None:
+def test_the_largest_bias_is_that_of_all_outcomes(kind, empty, groups):
     kept = FairnessProperty(kind, Fraction(1, 10), EmptyGroupRule.parse(empty))
     counters = tuple(count for n, share, _, _ in groups for count in (n, round(n * share)))
     open_labels = tuple(count for _, _, rejected, accepted in groups for count in (rejected, accepted))
@@ -250,7 +246,7 @@ def test_the_largest_bias_is_that_of_all_outcomes(kind: Any, empty: str, groups:
 
 
 @pytest.mark.parametrize("groups", ["ab", "abc"])
-def test_a_certificate_costs_the_same_with_any_number_of_open_labels(groups: str) -> None:
+def test_a_certificate_costs_the_same_with_any_number_of_open_labels(groups):
     shield = Shield(made(groups, "dynamic", 6, ANY_WAIT))
     costs = []
     for number in range(600):
@@ -267,7 +263,7 @@ def test_a_certificate_costs_the_same_with_any_number_of_open_labels(groups: str
 
 @settings(max_examples=scaled(50))
 @given(seed=st.integers(0, 2**32 - 1))
-def test_live_outcomes_are_counted_as_by_looking_at_each(seed: int) -> None:
+def test_live_outcomes_are_counted_as_by_looking_at_each(seed):
     rng = np.random.default_rng(seed)
     horizon = 6
     live = LiveStates(end_values_of(plan_of(horizon=horizon)), horizon, (horizon,))
@@ -299,9 +295,7 @@ def test_live_outcomes_are_counted_as_by_looking_at_each(seed: int) -> None:
 
 
 @pytest.mark.parametrize(("outcomes", "votes"), [(1, 1), (6, 3), (40, 5)])
-def test_of_many_outcomes_some_are_examined_and_nothing_is_promised_that_does_not_hold(
-    outcomes: int, votes: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_many_outcomes_some_are_examined_and_nothing_is_promised_that_does_not_hold(outcomes, votes, monkeypatch):
     policy = made("ab", "finite", 8, ANY_WAIT)
     promised = 0
     for seed in range(20):
@@ -324,7 +318,7 @@ def test_of_many_outcomes_some_are_examined_and_nothing_is_promised_that_does_no
 
 
 @given(counts=st.lists(st.integers(0, 40), min_size=4, max_size=4), most=st.integers(1, 500))
-def test_outcomes_are_spread_from_end_to_end(counts: list[int], most: int) -> None:
+def test_outcomes_are_spread_from_end_to_end(counts, most):
     shield = Shield(made("ab", "finite", 8, ANY_WAIT))  # type: ignore[arg-type]
     shield.open = [counts[0], counts[1], 0, 0, counts[2], counts[3], 0, 0]
     spread = shield._spread_outcomes(most)
@@ -338,7 +332,7 @@ def test_outcomes_are_spread_from_end_to_end(counts: list[int], most: int) -> No
 
 
 @pytest.mark.parametrize("kind", ["finite", "static-fair", "dynamic"])
-def test_live_states_are_computed_ahead(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_live_states_are_computed_ahead(kind, monkeypatch):
     policy = made("ab", kind, 8, ANY_WAIT)
     monkeypatch.setattr("evenhand.shields.runtime.reachable_states._LIVE_STATES", {})
     shield = Shield(policy)
@@ -356,7 +350,7 @@ def test_live_states_are_computed_ahead(kind: str, monkeypatch: pytest.MonkeyPat
     shield.decide("b", 0, id=2)
 
 
-def test_a_label_of_an_earlier_period_is_planned_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_label_of_an_earlier_period_is_planned_ahead(monkeypatch):
     policies = [PeriodicShield(plan_of(horizon=6, kind="dynamic")) for _ in range(2)]
     shield, other = map(Shield, policies)
     for number in range(8):
@@ -385,7 +379,7 @@ def test_a_label_of_an_earlier_period_is_planned_ahead(monkeypatch: pytest.Monke
     [("ab", "finite"), ("ab", "static-fair"), ("ab", "dynamic"), ("abc", "finite"), ("abc", "dynamic")],
 )
 @pytest.mark.parametrize("wait", [1, 3])
-def test_an_expired_decision_counts_as_one_with_label_0(groups: str, kind: str, wait: int) -> None:
+def test_an_expired_decision_counts_as_one_with_label_0(groups, kind, wait):
     horizon = 4 if groups == "abc" else 6
     rng = Random(wait)
     shield, other = (Shield(made(groups, kind, horizon, each)) for each in (wait, ANY_WAIT))
@@ -414,7 +408,7 @@ def test_an_expired_decision_counts_as_one_with_label_0(groups: str, kind: str, 
     assert shield.expired_labels == expired
 
 
-def test_a_label_that_comes_after_its_decision_expired_is_refused() -> None:
+def test_a_label_that_comes_after_its_decision_expired_is_refused():
     shield = Shield(made("ab", "static-fair", 4, 2))
     for number in range(3):
         shield.decide("a", 1, id=number)
@@ -435,7 +429,7 @@ def test_a_label_that_comes_after_its_decision_expired_is_refused() -> None:
     assert len(shield.state()["ids"]) <= 4 + 2
 
 
-def test_what_expired_is_named_with_the_bound() -> None:
+def test_what_expired_is_named_with_the_bound():
     shield = Shield(made("ab", "static-fair", 4, 2))
     for number in range(5):
         shield.decide("ab"[number % 2], 1, id=number)
@@ -446,7 +440,7 @@ def test_what_expired_is_named_with_the_bound() -> None:
     assert "3 expired" in certificate.summary()
 
 
-def test_the_wait_is_part_of_the_plan(tmp_path: Any) -> None:
+def test_the_wait_is_part_of_the_plan(tmp_path):
     default, short = plan_of(), plan_of(labels={"wait": 5})
     assert (default.label_wait, short.label_wait) == (10_000, 5)
     for one in (default, short):
@@ -461,13 +455,13 @@ def test_the_wait_is_part_of_the_plan(tmp_path: Any) -> None:
 
 
 @pytest.mark.parametrize("wait", [0, -1, True, 2.5, "5", None])
-def test_waits_that_are_refused(wait: Any) -> None:
+def test_waits_that_are_refused(wait):
     with pytest.raises(OptionError) as error:
         plan_of(labels={"wait": wait})
     assert error.value.location == "labels.wait"
 
 
-def test_only_properties_with_labels_have_a_wait() -> None:
+def test_only_properties_with_labels_have_a_wait():
     with pytest.raises(OptionError) as error:
         plan_of(property="demographic_parity", labels={"wait": 5})
     assert error.value.location == "labels"

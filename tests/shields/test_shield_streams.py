@@ -6,10 +6,11 @@ import pytest
 
 from evenhand import models
 from evenhand.errors import DataError, OptionError
-from evenhand.schema import Attribute, Schema, Target, encode
+from evenhand.schema import encode
 from evenhand.shields import Inputs
 from evenhand.shields.simulation.simulated_shields import RunCounters
 from evenhand.shields.simulation.streams import ArrivalSource, ArrivalStream, source_from_people, synthetic_source
+from support import small_schema
 
 INPUTS = Inputs(
     ("a", "b"), (0.25, 0.75), (0.4, 0.9), (0.5, 0.2), (0.1, 0.5), (((1.0, 0.0), (0.5, 0.5)), ((0.2, 0.8), (0.6, 0.4)))
@@ -90,13 +91,7 @@ PEOPLE = pd.DataFrame(
         "hired": ["no", "yes", "no", "yes", "yes", "no"],
     }
 )
-SCHEMA = Schema(
-    target=Target(name="hired", favourable="yes", values=("no", "yes")),
-    attributes=(
-        Attribute(name="sex", kind="categorical", values=("x", "m", "f"), protected=True),
-        Attribute(name="grade", kind="real", lower=0, upper=10),
-    ),
-)
+SCHEMA = small_schema(target="hired", sex="x m f *", grade=(0.0, 10.0))
 
 
 def chances(frame):

@@ -59,9 +59,7 @@ def worlds(draw: st.DrawFn) -> World:
     st.sets(st.integers(1, 4)),
     st.tuples(st.integers(0, 2), st.integers(0, 2)),
 )
-def test_cost_is_that_of_traces(
-    world: World, kind: str, kappa: str, empty: str, horizon: int, times: set[int], past: tuple[int, int]
-) -> None:
+def test_cost_is_that_of_traces(world, kind, kappa, empty, horizon, times, past):
     if len(world.costs) == 3 or kind == "equal_opportunity":
         horizon = min(horizon, 3)
     earlier = (past[0], min(past), past[1], 0)
@@ -76,7 +74,7 @@ def test_cost_is_that_of_traces(
         assert synthesize(asked).expected_cost == pytest.approx(expected, abs=1e-8)
 
 
-def test_costs_of_the_shared_cases() -> None:
+def test_costs_of_the_shared_cases():
     cases = json.loads(shared("data", "shields", "expected.json").read_text())["cases"]
     for case in cases:
         shares = {"a": case["group_a_rate"], "b": 1 - case["group_a_rate"]}
@@ -117,7 +115,7 @@ class Anything:
 @pytest.mark.parametrize("labelled", [False, True])
 @pytest.mark.parametrize("costs", [(0.7,), (0.2, 0.5, 1.5)])
 @pytest.mark.parametrize("seed", range(3))
-def test_terminals_of_any_shape(labelled: bool, costs: tuple[float, ...], seed: int) -> None:
+def test_terminals_of_any_shape(labelled, costs, seed):
     horizon = 6
     rng = np.random.default_rng(seed)
 
@@ -156,7 +154,7 @@ class Crossed:
 
 @pytest.mark.parametrize("labelled", [False, True])
 @pytest.mark.parametrize("of_a", [False, True])
-def test_a_level_that_falls_is_not_stored_as_thresholds(labelled: bool, of_a: bool) -> None:
+def test_a_level_that_falls_is_not_stored_as_thresholds(labelled, of_a):
     # Accepting gains 1.5, more than its cost of 1, and after an acceptance of the other group 0.5. The other group's
     # gains are 0.5 and -0.5: followed both times, so that only one group's levels fall.
     problem = SynthesisProblem(2, labelled, replace(EVEN, label=(1.0, 1.0)), {2: Crossed(of_a)})
@@ -195,7 +193,7 @@ def live(kind: str, kept: FairEnd, horizon: int) -> list[dict[tuple[int, int, in
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("kappa", ["0.1", "0.2"])
 @pytest.mark.parametrize("costs", [(1.0,), (0.3, 0.9, 2.0)])
-def test_thresholds_give_back_every_live_action(kind: str, kappa: str, costs: tuple[float, ...]) -> None:
+def test_thresholds_give_back_every_live_action(kind, kappa, costs):
     horizon = 12 if kind == "equal_opportunity" else 20
     weights = ((tuple([1 / len(costs)] * len(costs)),) * 2,) * 2
     inputs = Inputs(("a", "b"), (0.4, 0.6), (0.35, 0.6), (0.4, 0.6), costs, weights)
@@ -219,7 +217,7 @@ def test_thresholds_give_back_every_live_action(kind: str, kappa: str, costs: tu
     assert len(costs) == 1 or len(seen) > 3
 
 
-def test_positions_beyond_a_byte() -> None:
+def test_positions_beyond_a_byte():
     # After 1 of 1, one more acceptance needs 99 % of the other group, 256 of 258; a rejection half of it.
     policy = synthesize(plan(horizon=260, kappa="0.01"))
     assert isinstance(policy.actions, ThresholdTable)
@@ -229,7 +227,7 @@ def test_positions_beyond_a_byte() -> None:
     assert policy.action(259, (129, 0, 130, 0), "b") == FOLLOW
 
 
-def test_memory_of_synthesis() -> None:
+def test_memory_of_synthesis():
     for kind, horizon, most in (("demographic_parity", 100, 6e6), ("equal_opportunity", 75, 20e6)):
         synthesize(plan(kind, horizon=3))  # compiled before it is measured
         synthesize(plan(kind, horizon=20))
@@ -245,7 +243,7 @@ def test_memory_of_synthesis() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_feasibility_shield_knows_no_inputs(kind: str) -> None:
+def test_a_feasibility_shield_knows_no_inputs(kind):
     horizon = 9
     first = synthesize(replace(plan(kind, "0.2", horizon), kind="feasible"))
     other = replace(EVEN, rate=(0.9, 0.1), accept=(0.1, 0.95), label=(0.2, 0.9))
@@ -284,7 +282,7 @@ def live_after(policy: shields.ShieldPolicy, t: int) -> Any:
 # Policies
 
 
-def test_a_decision_overrides_up_to_its_level() -> None:
+def test_a_decision_overrides_up_to_its_level():
     weights = (((0.5, 0.5), (0.5, 0.5)),) * 2
     inputs = Inputs(("a", "b"), (0.5, 0.5), (0.1, 0.9), costs=(0.1, 5.0), weights=weights)
     policy = synthesize(plan(horizon=12, inputs=inputs, empty="vacuous"))
@@ -302,7 +300,7 @@ def test_a_decision_overrides_up_to_its_level() -> None:
         policy.decision(0, (0, 0, 0, 0), "a", 0)
 
 
-def test_counters_that_cannot_be_are_refused() -> None:
+def test_counters_that_cannot_be_are_refused():
     policy = synthesize(plan(horizon=5))
     for t, counters in ((5, (3, 0, 2, 0)), (-1, (0, 0, 0, 0)), (2, (1, 0, 0, 0)), (2, (1, 2, 1, 0)), (1, (1, 0))):
         with pytest.raises(OptionError):
@@ -312,6 +310,6 @@ def test_counters_that_cannot_be_are_refused() -> None:
             policy.action(0, (0, 0, 0, 0), group)
 
 
-def test_a_start_from_which_nothing_can_be_kept() -> None:
+def test_a_start_from_which_nothing_can_be_kept():
     with pytest.raises(OptionError, match="no shield can guarantee"):
         synthesize(plan(horizon=2, start=(50, 50, 50, 0)))

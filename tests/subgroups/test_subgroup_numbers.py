@@ -32,7 +32,7 @@ from evenhand.subgroups.family import build_family, cut_attributes
 from evenhand.subgroups.gaps import adjusted_intervals, compare_groups, scale_tails, standardise_weighted
 from evenhand.subgroups.result import MeasuredNumber
 from evenhand.subgroups.tabulate import CellTable, tabulate_people
-from support import scaled
+from support import draw_frame, scaled
 
 RACE, CLASS = ("a", "b", "c"), ("low", "middle", "high")
 SMALL = Schema(
@@ -124,9 +124,7 @@ def test_adjusted_p_by_every_permutation(world):
 
 RNG = np.random.default_rng(0)
 N = 1500
-FRAME = pd.DataFrame(
-    {"sex": RNG.choice(["F", "M"], N), "age": RNG.integers(18, 80, N), "region": RNG.choice([*"abc"], N)}
-)
+FRAME = draw_frame(RNG, N, sex="F M", age=(18, 79), region="a b c")
 YOUNG_MEN = ((FRAME.sex == "M") & (FRAME.age < 30)).to_numpy()
 CLAIM = np.round(np.exp(RNG.normal(6, 0.5, N)), 2)
 
