@@ -1,7 +1,5 @@
 """Audits of several labels and of numbers."""
 
-import sys
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -14,7 +12,6 @@ from sklearn.preprocessing import OneHotEncoder
 import evenhand
 from evenhand.auditing import AuditResult
 from evenhand.auditing.gates.conditions import measure_values
-from evenhand.cli.main import main
 from evenhand.datasets import load_dataset
 from evenhand.errors import DataError, EvenhandError, OptionError, SchemaError
 from evenhand.schema import Schema
@@ -28,19 +25,6 @@ TRUE = RNG.choice(GRADES, N)
 GIVEN = np.where(RNG.random(N) < 0.7, TRUE, np.where(SEX == "F", "poor", "very good"))
 PEOPLE = pd.DataFrame({"sex": SEX, "grade": GIVEN, "true": TRUE, "stars": RNG.integers(1, 6, N), "w": 1.0})
 ABOUT = {"sensitive_features": {"sex": SEX}}
-
-
-@pytest.fixture
-def run(monkeypatch):
-    """Run the command line in this process, and return its exit code."""
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["evenhand", *map(str, arguments)])
-        with pytest.raises(SystemExit) as left:
-            main()
-        return left.value.code or 0
-
-    return run
 
 
 def test_labels_of_which_none_is_favourable():
@@ -76,11 +60,10 @@ def test_grades_and_the_order_of_a_schema():
         (["--kind", "labels", "--thresholds"], "expected no --thresholds"),
     ],
 )
-def test_what_cannot_be_audited_is_refused(run, options, message, tmp_path, capsys):
+def test_what_cannot_be_audited_is_refused(evenhand, options, message, tmp_path):
     PEOPLE.to_csv(tmp_path / "p.csv", index=False)
     told = ("audit-decisions", tmp_path / "p.csv", "--decision", "grade", "--protected", "sex", "--out", tmp_path / "r")
-    assert run(*told, *options) == 2
-    assert message in " ".join(capsys.readouterr().err.split())
+    assert message in " ".join(evenhand(*told, *options, code=2).err.split())
     assert not (tmp_path / "r").exists()
 
 
@@ -256,10 +239,10 @@ def test_a_real_data_set():
         (["--decision", "sex2", "--kind", "number"], "expected numbers in the column 'sex2'"),
     ],
 )
-def test_numbers_what_cannot_be_audited_is_refused(run, options, message, tmp_path, capsys):
+def test_numbers_what_cannot_be_audited_is_refused(evenhand, options, message, tmp_path):
     NUMBERS_PEOPLE.assign(premium=PREMIUM, sex2=NUMBERS_SEX).to_csv(tmp_path / "p.csv", index=False)
-    assert run("audit-decisions", tmp_path / "p.csv", "--protected", "sex", "--out", tmp_path / "r", *options) == 2
-    assert message in " ".join(capsys.readouterr().err.split())
+    told = ("audit-decisions", tmp_path / "p.csv", "--protected", "sex", "--out", tmp_path / "r", *options)
+    assert message in " ".join(evenhand(*told, code=2).err.split())
     assert not (tmp_path / "r").exists()
 
 

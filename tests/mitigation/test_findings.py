@@ -186,13 +186,18 @@ def change(result, **changes):
     ],
 )
 def test_a_file_that_is_about_something_else(searched, tmp_path, changes, says):
-    path = tmp_path / "found.json"
-    path.write_text(json.dumps(change(searched, **changes)))
+    assert refused_file(tmp_path, says, json.dumps(change(searched, **changes)).encode()).hint
+
+
+def refused_file(folder, says, content):
+    path = folder / "found.json"
+    if content is not None:
+        path.write_bytes(content)
     with pytest.raises(DataError) as caught:
-        Findings.read([path], SCHEMA)
+        Findings.read([str(path)], SCHEMA)
     assert says in str(caught.value)
-    assert caught.value.hint
     assert str(path) in caught.value.location
+    return caught.value
 
 
 @pytest.mark.parametrize(
@@ -209,13 +214,7 @@ def test_a_file_that_is_about_something_else(searched, tmp_path, changes, says):
     ],
 )
 def test_a_broken_file(tmp_path, content, says):
-    path = tmp_path / "found.json"
-    if content is not None:
-        path.write_bytes(content)
-    with pytest.raises(DataError) as caught:
-        Findings.read([str(path)], SCHEMA)
-    assert says in str(caught.value)
-    assert str(path) in caught.value.location
+    refused_file(tmp_path, says, content)
 
 
 def test_subgroups_that_do_not_fit(compared, tmp_path):

@@ -217,16 +217,6 @@ def test_code_inside_a_file_is_never_run(keras, tmp_path, file, kind):
         read_keras(saved(model, tmp_path / file), BINARY)
 
 
-@pytest.mark.parametrize("file", FORMATS)
-def test_what_is_always_in_training_mode_is_refused(keras, tmp_path, file):
-    layers = keras.layers
-    inputs = layers.Input((5,))
-    value = layers.Dropout(0.5, name="random")(layers.Dense(4)(inputs), training=True)
-    model = keras.Model(inputs, layers.Dense(1)(value))
-    with pytest.raises(NotAdditiveError, match=r"layer 'random'.*training mode"):
-        read_keras(saved(model, tmp_path / file), BINARY)
-
-
 @pytest.mark.filterwarnings("ignore:Layer InputLayer does not:UserWarning")  # quantize() says so of every input layer
 def test_quantized_weights_are_refused(keras, tmp_path):
     model = keras.Sequential([keras.layers.Input((5,)), keras.layers.Dense(1, name="coarse")])
@@ -294,23 +284,38 @@ def test_inputs_that_are_not_the_attributes_are_refused(keras, tmp_path, file):
     assert read_keras(joined(numbers=3, words=2), BINARY).predict(PEOPLE).shape == (3000,)
 
 
-@pytest.mark.parametrize("file", FORMATS)
-def test_a_layer_that_is_used_twice_is_refused(keras, tmp_path, file):
+def always_training(keras):
+    layers = keras.layers
+    inputs = layers.Input((5,))
+    value = layers.Dropout(0.5, name="random")(layers.Dense(4)(inputs), training=True)
+    return keras.Model(inputs, layers.Dense(1)(value))
+
+
+def used_twice(keras):
     layers = keras.layers
     shared, one, other = layers.Dense(3), layers.Input((2,), name="a"), layers.Input((2,), name="b")
-    model = keras.Model([one, other], layers.Dense(1)(layers.Concatenate()([shared(one), shared(other)])))
-    with pytest.raises(NotAdditiveError, match=r"layer 'dense.*' \(Dense\) is used more than once"):
-        read_keras(saved(model, tmp_path / file), BINARY)
+    return keras.Model([one, other], layers.Dense(1)(layers.Concatenate()([shared(one), shared(other)])))
 
 
-@pytest.mark.parametrize("file", FORMATS)
-def test_a_layer_that_meets_an_earlier_one_is_refused(keras, tmp_path, file):
+def meets_an_earlier_one(keras):
     layers = keras.layers
     inputs = layers.Input((5,))
     value = layers.Dense(3)(inputs)
-    model = keras.Model(inputs, layers.Dense(1)(layers.Add(name="joint")([value, layers.ReLU()(value)])))
-    with pytest.raises(NotAdditiveError, match=r"layer 'joint' \(Add\): it combines a hidden layer with an ear"):
-        read_keras(saved(model, tmp_path / file), BINARY)
+    return keras.Model(inputs, layers.Dense(1)(layers.Add(name="joint")([value, layers.ReLU()(value)])))
+
+
+@pytest.mark.parametrize("file", FORMATS)
+@pytest.mark.parametrize(
+    ("build", "says"),
+    [
+        (always_training, r"layer 'random'.*training mode"),
+        (used_twice, r"layer 'dense.*' \(Dense\) is used more than once"),
+        (meets_an_earlier_one, r"layer 'joint' \(Add\): it combines a hidden layer with an ear"),
+    ],
+)
+def test_layers_used_in_other_ways_are_refused(keras, tmp_path, file, build, says):
+    with pytest.raises(NotAdditiveError, match=says):
+        read_keras(saved(build(keras), tmp_path / file), BINARY)
 
 
 def test_weights_alone_are_refused(keras, tmp_path):

@@ -20,71 +20,48 @@ from support import scaled, small_schema
 SCHEMA = small_schema(a=(0, 4), b=(-3, 3), sex="f m *").with_encodings({"sex": "code"})
 PEOPLE = np.array(list(itertools.product(range(5), range(-3, 4), (0, 1))), dtype=float)
 
-node = onnx.helper.make_node
+
+def node(kind, inputs, outputs, **settings):
+    return onnx.helper.make_node(kind, inputs.split(), outputs.split(), **settings)
+
+
 ACTIVATIONS = {
-    "Relu": lambda a: [node("Relu", [a], ["r"])],
-    "LeakyRelu": lambda a: [node("LeakyRelu", [a], ["r"], alpha=0.3)],
-    "ReLU6": lambda a: [node("Clip", [a, "zero", "six"], ["r"])],
-    "clip to [-1, 6]": lambda a: [node("Clip", [a, "minus", "six"], ["r"])],
-    "Max": lambda a: [node("Max", ["zero", a], ["r"])],
-    "Min of Max": lambda a: [node("Max", [a, "zero"], ["above"]), node("Min", ["above", "six"], ["r"])],
+    "Relu": lambda a: [node("Relu", a, "r")],
+    "LeakyRelu": lambda a: [node("LeakyRelu", a, "r", alpha=0.3)],
+    "ReLU6": lambda a: [node("Clip", f"{a} zero six", "r")],
+    "clip to [-1, 6]": lambda a: [node("Clip", f"{a} minus six", "r")],
+    "Max": lambda a: [node("Max", f"zero {a}", "r")],
+    "Min of Max": lambda a: [node("Max", f"{a} zero", "above"), node("Min", "above six", "r")],
 }
 
 
 def rows(activation):
-    return [node("Gemm", ["x", "W", "c"], ["h"]), *activation("h"), node("Gemm", ["r", "V", "d"], ["z"])]
+    return [node("Gemm", "x W c", "h"), *activation("h"), node("Gemm", "r V d", "z")]
 
 
 def flattened(activation):
-    return [
-        node("Flatten", ["x"], ["f"]),
-        node("Gemm", ["f", "W", "c"], ["h"]),
-        *activation("h"),
-        node("Gemm", ["r", "V", "d"], ["z"]),
-    ]
+    return [node("Flatten", "x", "f"), node("Gemm", "f W c", "h"), *activation("h"), node("Gemm", "r V d", "z")]
 
 
 def vector(activation):
-    return [
-        node("MatMul", ["x", "W"], ["m"]),
-        node("Add", ["m", "c"], ["h"]),
-        *activation("h"),
-        node("MatMul", ["r", "V"], ["n"]),
-        node("Add", ["n", "d"], ["z"]),
-    ]
+    last = [node("MatMul", "r V", "n"), node("Add", "n d", "z")]
+    return [node("MatMul", "x W", "m"), node("Add", "m c", "h"), *activation("h"), *last]
 
 
 def vector_behind(activation):
-    return [
-        node("MatMul", ["Wt", "x"], ["m"]),
-        node("Add", ["c", "m"], ["h"]),
-        *activation("h"),
-        node("MatMul", ["r", "V"], ["n"]),
-        node("Sub", ["n", "d"], ["z"]),
-    ]
+    last = [node("MatMul", "r V", "n"), node("Sub", "n d", "z")]
+    return [node("MatMul", "Wt x", "m"), node("Add", "c m", "h"), *activation("h"), *last]
 
 
 def column(activation):
-    return [
-        node("MatMul", ["Wt", "x"], ["m"]),
-        node("Add", ["m", "column"], ["h"]),
-        *activation("h"),
-        node("Gemm", ["V", "r", "d"], ["z"], transA=1),
-    ]
+    last = node("Gemm", "V r d", "z", transA=1)
+    return [node("MatMul", "Wt x", "m"), node("Add", "m column", "h"), *activation("h"), last]
 
 
 def transposed(activation):
-    return [
-        node("Transpose", ["x"], ["t"], perm=[1, 0]),
-        node("MatMul", ["Wt", "t"], ["m"]),
-        node("Transpose", ["m"], ["u"]),
-        node("Add", ["u", "c"], ["h"]),
-        *activation("h"),
-        node("Transpose", ["r"], ["q"]),
-        node("Gemm", ["V", "q"], ["n"], transA=1),
-        node("Neg", ["n"], ["k"]),
-        node("Transpose", ["k"], ["z"]),
-    ]
+    first = [node("Transpose", "x", "t", perm=[1, 0]), node("MatMul", "Wt t", "m"), node("Transpose", "m", "u")]
+    last = [node("Transpose", "r", "q"), node("Gemm", "V q", "n", transA=1), node("Neg", "n", "k")]
+    return [*first, node("Add", "u c", "h"), *activation("h"), *last, node("Transpose", "k", "z")]
 
 
 LAYOUTS = {
@@ -105,7 +82,7 @@ def model(nodes, shape, seed=0, ending=("Sigmoid",), opset=17):
     weights |= {"zero": 0, "six": 6, "minus": -1}
     arrays = {name: np.array(value, dtype=np.float32, order="C") for name, value in weights.items()}
     used = {name for each in nodes for name in each.input}
-    ends = [node(ending[0], ["z"], ["y"])]
+    ends = [node(ending[0], "z", "y")]
     graph = onnx.helper.make_graph(
         [*nodes, *ends],
         "g",
@@ -148,7 +125,7 @@ def test_certificates_are_what_enumeration_finds(layout, activation, seed):
 
 @pytest.mark.parametrize("axis", [0, 2])
 def test_names_the_operator_that_moves_people(axis):
-    nodes = [node("Flatten", ["x"], ["f"], axis=axis), node("Identity", ["f"], ["h"])]
+    nodes = [node("Flatten", "x", "f", axis=axis), node("Identity", "f", "h")]
     with pytest.raises((ModelError, NotAdditiveError)) as caught:
         extract_white_box(load_model(model([*nodes, *rows(ACTIVATIONS["Relu"])[1:]], [1, 3]), SCHEMA))
     assert "Flatten" in str(caught.value) or caught.type is ModelError
@@ -156,20 +133,20 @@ def test_names_the_operator_that_moves_people(axis):
 
 @pytest.mark.parametrize("kind", ["Elu", "HardSwish", "Tanh", "PRelu"])
 def test_names_a_hidden_layer_that_cannot_be_read(kind):
-    inputs = ["h", "six"] if kind == "PRelu" else ["h"]
-    made = model(rows(lambda a: [node(kind, inputs, ["r"])]), [None, 3])
+    inputs = "h six" if kind == "PRelu" else "h"
+    made = model(rows(lambda a: [node(kind, inputs, "r")]), [None, 3])
     with pytest.raises(NotAdditiveError, match=kind):
         extract_white_box(load_model(made, SCHEMA))
 
 
 def test_refuses_a_shape_that_does_not_hold_the_attributes():
     with pytest.raises(ModelError, match=r"\[1, 2, 3\]"):
-        load_model(model([node("Identity", ["x"], ["z"])], [1, 2, 3]), SCHEMA)
+        load_model(model([node("Identity", "x", "z")], [1, 2, 3]), SCHEMA)
 
 
 def test_a_vector_whose_axes_matter_is_asked_and_not_certified():
-    ending = [node("Unsqueeze", ["z0"], ["z1"], axes=[0]), node("Squeeze", ["z1"], ["z"], axes=[0])]
-    nodes = [*vector(ACTIVATIONS["Relu"])[:-1], node("Add", ["n", "d"], ["z0"]), *ending]
+    ending = [node("Unsqueeze", "z0", "z1", axes=[0]), node("Squeeze", "z1", "z", axes=[0])]
+    nodes = [*vector(ACTIVATIONS["Relu"])[:-1], node("Add", "n d", "z0"), *ending]
     made = model(nodes, [3], opset=11)
     scorer = load_model(made, SCHEMA, output="probability")
     np.testing.assert_allclose(scorer.scores(PEOPLE)[:, 1], run(made, [3]), atol=1e-6)
@@ -180,16 +157,16 @@ def test_a_vector_whose_axes_matter_is_asked_and_not_certified():
 @pytest.mark.parametrize(
     ("kind", "inputs", "reason"),
     [
-        ("MatMul", ["Wt", "x"], "must be constant|columns"),  # combines people
-        ("Add", ["t", "c"], "weights"),
-        ("Softmax", ["t"], "transposed"),
-        ("Concat", ["t", "t"], "transposed"),
-        ("Add", ["t", "x"], "rows with columns"),
+        ("MatMul", "Wt x", "must be constant|columns"),  # combines people
+        ("Add", "t c", "weights"),
+        ("Softmax", "t", "transposed"),
+        ("Concat", "t t", "transposed"),
+        ("Add", "t x", "rows with columns"),
     ],
 )
 def test_names_what_cannot_be_done_to_a_transposed_table(kind, inputs, reason):
     options = {"axis": 0} if kind == "Concat" else {}
-    nodes = [node("Transpose", ["x"], ["t"]), node(kind, inputs, ["s"], **options), node("Transpose", ["s"], ["h"])]
+    nodes = [node("Transpose", "x", "t"), node(kind, inputs, "s", **options), node("Transpose", "s", "h")]
     with pytest.raises(NotAdditiveError, match=reason):
         read_onnx(model([*nodes, *rows(ACTIVATIONS["Relu"])[1:]], [None, 3]).SerializeToString(), SCHEMA)
 
