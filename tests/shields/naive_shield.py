@@ -84,10 +84,12 @@ class Naive:
         open_ = self.labelled and any(one["label"] is None for one in self.happened)
         if not open_ and self.guaranteed():
             return votes[0]
+        # Greedy shields do not look ahead.
         alive = [
             sum(
                 live(self.plan, t + 1, counters) and live(self.plan, t + 1, added(counters, group, y))
                 for counters in outcomes
+                if self.plan.kind != "greedy"
             )
             for y in (0, 1)
         ]

@@ -1,17 +1,21 @@
 """States of running shields that are not what they should be; late labels; and shields of periods."""
 
 import copy
+import itertools
 import json
 import random
 
 import numpy as np
 import pytest
-from naive_shield import plan, policy
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from naive_shield import Naive, plan, policy
 
 from evenhand.errors import DecisionError
 from evenhand.shields import PeriodicShield, Shield
 from evenhand.shields.runtime.certificate import PROMPT_FROM_HERE
 from evenhand.shields.runtime.shield import Decision, DecisionReason, _state_checksum
+from support import scaled
 
 
 def person(rng, groups=0.3, accept=(0.35, 0.6), label=(0.4, 0.6)):
@@ -46,6 +50,40 @@ def test_a_cost_between_two_counts_as_the_larger():
         for _ in range(5):
             group, recommendation, _ = person(rng)
             assert one.decide(group, recommendation, 0.3) == other.decide(group, recommendation, 1.0)
+
+
+@settings(max_examples=scaled(400), deadline=None)
+@given(
+    arrivals=st.lists(
+        st.tuples(st.integers(0, 1), st.integers(0, 1), st.sampled_from([None, 0, 1])), min_size=3, max_size=7
+    ),
+    kappa=st.sampled_from(["0.1", "0.5"]),
+)
+def test_a_greedy_shield_decides_as_for_most_outcomes_of_the_open_labels(arrivals, kappa):
+    shield = Shield(PeriodicShield(plan("equal_opportunity", horizon=7, kappa=kappa, plan_kind="greedy")))
+    naive = Naive(shield.policy)
+    for number, (group, recommendation, label) in enumerate(arrivals):
+        expected = naive.decide(group, recommendation, 1.0, number)
+        assert shield.decide("ab"[group], recommendation, id=number).decision == expected
+        if label is not None:
+            shield.observe(number, label)
+            naive.observe(number, label)
+
+
+@settings(max_examples=scaled(60), deadline=None)
+@given(arrivals=st.lists(st.tuples(st.integers(0, 1), st.integers(0, 1)), min_size=1, max_size=4))
+def test_an_exact_bound_covers_all_outcomes_of_the_open_labels(arrivals):
+    shield = Shield(policy("equal_opportunity", horizon=6, kappa="0.5", empty="min_count=2"))
+    for number, (group, recommendation) in enumerate(arrivals):
+        shield.decide("ab"[group], recommendation, id=number)
+    said = shield.certificate(exact=True)
+    bounds = []
+    for labels in itertools.product((0, 1), repeat=len(arrivals)):
+        known = Shield.restore(shield.policy, shield.state())
+        for number, label in enumerate(labels):
+            known.observe(number, label)
+        bounds.append(known.certificate(exact=True).bound)
+    assert not said.exact or said.bound == max(bounds)
 
 
 def test_states_that_are_refused():
@@ -113,6 +151,12 @@ def test_contents_that_are_refused_with_a_right_checksum(kind, change):
     shield.decide("a", 1, id="x")
     shield.decide("b", 1, id="y")
     refuse(shield, change)
+
+
+def test_a_state_with_more_steps_than_people_is_refused():
+    shield = Shield(policy(horizon=5))
+    shield.decide("a", 1)
+    refuse(shield, lambda state: state["course"].update(step=2))
 
 
 class TestPeriods:
