@@ -7,12 +7,13 @@ from concurrent.futures import Future
 
 import pytest
 from counting import Counting
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 from service_settings import LABELLED, in_loop
 from service_settings import PLAN as LONG_PLAN
 
-from evenhand.errors import AccessError, StoreError
+from evenhand.errors import AccessError, DecisionError, StoreError
 from evenhand.service import Ledger
 from evenhand.service.generation.limiter import ConcurrencyLimiter
 from evenhand.service.state_machines import ShieldMachine
@@ -20,6 +21,7 @@ from evenhand.service.store import retry_queue
 from evenhand.service.store.retry_queue import RetryQueue
 from evenhand.service.store.transaction import OperationResult
 from evenhand.shields import PeriodicShield, Shield, read_plan
+from support import scaled
 
 
 class Work:
@@ -137,16 +139,19 @@ TestClosing = ClosingMachine.TestCase
 
 
 class Store:
-    """Takes operations, or does not."""
+    """Takes operations, or does not; those of kind ``bad`` are refused."""
 
     def __init__(self, *, later=False):
         self.up, self.later = False, later
-        self.taken = []
+        self.taken, self.durable = [], []
 
-    def submit(self, _stream, operation, **_):
+    def submit(self, _stream, operation, *, durable=True):
         future = Future()
-        if self.up:
+        if self.up and operation["op"] == "bad":
+            future.set_exception(DecisionError("refused", code="operation"))
+        elif self.up:
             self.taken.append(operation)
+            self.durable.append(durable)
             future.set_result(OperationResult(len(self.taken), {}))
         elif self.later:
             future.set_exception(StoreError("failed"))
@@ -173,6 +178,119 @@ def test_what_the_store_could_not_take_comes_when_it_is_back(monkeypatch, later)
     left.submit({"op": "record"})
     assert len(store.taken) == 4
     left.close()
+
+
+class Unstarted:
+    """In the place of a thread: the test retries by itself."""
+
+    is_started = False
+
+    def __init__(self, _name, _seconds, tasks):
+        (self.run,) = tasks.values()
+
+    def start(self):
+        pass
+
+    stop = start
+
+
+class Expected:
+    """What a queue of two operations does."""
+
+    def __init__(self):
+        self.pending, self.taken, self.durable, self.messages = [], [], [], []
+        self.lost = self.unlogged = 0
+
+    def submit(self, operation, up):
+        if up:
+            if operation["op"] != "bad":
+                self.take(operation, durable=False)
+            return
+        if not self.pending and not self.unlogged:
+            self.messages.append("the store does not answer")
+        if operation["op"] == "abandon" or len(self.pending) < 2:
+            self.pending.append(operation)
+        else:
+            self.lose()
+
+    def take(self, operation, *, durable):
+        self.taken.append(operation)
+        self.durable.append(durable)
+
+    def lose(self):
+        self.lost += 1
+        self.unlogged += 1
+
+    def retry(self):
+        if not self.pending and not self.unlogged:
+            return
+        for operation in self.pending:
+            if operation["op"] == "bad":
+                self.lose()
+                self.messages.append("a queued operation was refused")
+            else:
+                self.take(operation, durable=True)
+        if self.unlogged:
+            self.take({"op": "record", "lost": self.unlogged}, durable=True)
+        self.pending, self.unlogged = [], 0
+        self.messages.append("the store answers again")
+
+
+@pytest.mark.parametrize("later", [False, True])
+@given(steps=st.lists(st.sampled_from(["up", "down", "retry", "record", "bad", "abandon"]), max_size=30))
+@settings(max_examples=scaled(400), deadline=None)
+def test_every_operation_is_carried_out_once_in_order_or_counted_as_lost(later, steps):
+    store, expected = Store(later=later), Expected()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(retry_queue, "MAX_WAITING", 2)
+        patch.setattr(retry_queue, "PeriodicThread", Unstarted)
+        logged = []
+        patch.setattr(retry_queue.logger, "_log", lambda _level, message, _args, **more: logged.append((message, more)))
+        left = RetryQueue(store, "guard", lambda lost: {"op": "record", "lost": lost})
+        for number, step in enumerate([*steps, "down", "record", "close", "up", "close"]):
+            if step in ("up", "down"):
+                store.up = step == "up"
+            elif step in ("retry", "close"):
+                left._thread.run() if step == "retry" else left.close()
+                if store.up:
+                    expected.retry()
+                elif step == "close":
+                    expected.messages.append("operations were never logged: the store does not respond")
+                    about = logged[-1][1]["extra"]["about"]
+                    assert about["operations"] == len(expected.pending) + expected.unlogged
+            else:
+                operation = {"op": step, "number": number}
+                left.submit(operation)
+                expected.submit(operation, store.up)
+            assert (store.taken, store.durable) == (expected.taken, expected.durable)
+            assert (left.waiting, left.lost) == (len(expected.pending), expected.lost)
+            assert left.is_empty == (not expected.pending and not expected.unlogged)
+            assert [message for message, _ in logged] == expected.messages
+
+
+def test_losses_whose_record_fails_or_while_it_is_written_are_logged_later(monkeypatch):
+    monkeypatch.setattr(retry_queue, "MAX_WAITING", 1)
+    monkeypatch.setattr(retry_queue, "PeriodicThread", Unstarted)
+    store = Store()
+    left = RetryQueue(store, "guard", lambda lost: {"op": "lost", "lost": lost})
+    for _ in range(3):
+        left.submit({"op": "record"})
+    store.up, submit = True, store.submit
+    faults = [StoreError("stopping"), None]
+
+    def submit_with_faults(stream, operation, **options):
+        if operation["op"] == "lost" and faults:
+            if (fault := faults.pop(0)) is not None:
+                raise fault
+            for _ in range(4):
+                left.keep({"op": "record"})
+        return submit(stream, operation, **options)
+
+    monkeypatch.setattr(store, "submit", submit_with_faults)
+    for waiting in (0, 1, 0):
+        left.close()
+        assert (left.waiting, left.is_empty) == (waiting, not faults and not waiting)
+    assert [operation["lost"] for operation in store.taken if operation["op"] == "lost"] == [2, 3]
 
 
 def test_of_more_records_than_can_be_kept_their_number_is_and_nothing_stays_open(monkeypatch):

@@ -42,7 +42,6 @@ class RetryQueue:
         self._unlogged_losses = 0
         self._lock = threading.Lock()
         self._thread = PeriodicThread("evenhand-retries", RETRY_SECONDS, {f"retries of {stream}": self._retry})
-        self._is_closed = False
         self.lost = 0
 
     @property
@@ -84,12 +83,11 @@ class RetryQueue:
                 self._pending.append(operation)
             else:
                 self._count_lost()
-            if not self._is_closed and not self._thread.is_started:
+            if not self._thread.is_started:
                 self._thread.start()
 
     def close(self) -> None:
         """Try once more, report lost operations, and stop."""
-        self._is_closed = True
         self._thread.stop()
         self._retry()
         if not self.is_empty:
