@@ -133,6 +133,38 @@ def test_what_cannot_be_taken_leaves_the_state_as_it_is():
 
 
 @pytest.mark.parametrize(
+    "change",
+    [
+        {"last": [1, 2]},
+        {"last": [-1, 2, 0]},
+        {"last": [1, 3, 0]},
+        {"items": 3},
+        {"items": -1, "last": [-1, -1, -1]},
+        {"window": [6]},
+        {"window": [-3]},
+    ],
+    ids=str,
+)
+def test_states_that_no_run_reaches_are_refused(change):
+    keeper = enforcer((3, 4, 4))
+    show(keeper, "1")
+    show(keeper, "2")
+    before = keeper.state()
+    assert before["leader: age"] | {"counts": {}} == {
+        "settled": 2,
+        "items": 2,
+        "last": [1, 2, 0],
+        "window": [],
+        "counts": {},
+        "reasons": [],
+    }
+    with pytest.raises(DecisionError, match="belongs to a different") as caught:
+        keeper.restore({"leader: age": {**before["leader: age"], **change}})
+    assert caught.value.code == "state"
+    assert keeper.state() == before
+
+
+@pytest.mark.parametrize(
     ("options", "what"),
     [
         ({"mode": "during"}, "no mode 'during'"),

@@ -207,7 +207,7 @@ class WatchedMeasure(MeasureState):
         return Gaps(gap, np.maximum(gap - reach, -1), np.minimum(gap + reach, 1), (recent[0] - recent[1]) / weight)
 
     def _range(self, ratio: Any) -> Any:
-        """Compute the maximum distance of ``ratio * second - first`` below and above its guess.
+        """Bound the distance between ``ratio * second - first`` and its guess.
 
         With guesses u, v between 0 and 1, at most APART apart, r v - u is at most max(0, r - 1) + APART, and at least
         -max(0, 1 - r) - APART. Outcomes are between 0 and 1, so that r y - x is between -1 and r.

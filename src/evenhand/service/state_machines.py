@@ -180,7 +180,7 @@ class ShieldMachine(Shield, StateMachine):
         self.configuration: Mapping[str, Any] = {**configuration, "groups": list(self.groups)}
         self.digest = self.policy_digest
         if advisory:
-            # An advisory shield makes other decisions than a shield with the same policy.
+            # An advisory shield decides differently from an enforcing one with the same policy.
             self.digest = hashlib.sha256(f"advisory {self.policy_digest}".encode()).hexdigest()
         self._certificate = self.certificate().to_dict()
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from narwhals.typing import IntoDataFrame
 
 NAME_SEPARATOR = ";"
-"""Separator of several conditions or groups in one cell."""
+"""Separator between conditions or groups in a cell."""
 
 CONDITION_COLUMNS = ("conditions", "condition")
 """Default columns of the names of conditions."""

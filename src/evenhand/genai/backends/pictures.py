@@ -54,7 +54,7 @@ def _decode_with_pillow(item: Item) -> Pixels:
     except (OSError, SyntaxError, ValueError) as error:
         if isinstance(error, DataError):
             raise
-        # The message of Pillow would name the buffer of the bytes.
+        # Pillow's message would name the byte buffer.
         raise DataError(
             "the picture cannot be decoded, or is damaged", hint=f"use one of: {', '.join(_FORMATS)}"
         ) from error

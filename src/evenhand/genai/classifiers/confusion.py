@@ -415,7 +415,7 @@ class ConfusionResult(Result):
         )
 
     def to_frame(self) -> pd.DataFrame:
-        """Build a table with one row per true value and label. None is no value."""
+        """Build a table with one row per true value and label. None means that no value was recognised."""
         import pandas as pd
 
         return pd.DataFrame(self.cells())

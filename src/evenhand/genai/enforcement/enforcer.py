@@ -132,7 +132,7 @@ class Enforcer:
     """State machine that keeps every deadline of a configuration while its stated assumptions hold.
 
     Args:
-        configuration: Argument of ``GenerationConfig.read``.
+        configuration: Configuration, in a form that ``GenerationConfig.read`` accepts.
         mode: ``before``: request values in the prompt where necessary; ``after``: classify items first, and repeat
             those that do not fit.
         seed: Seed of the choice among equally urgent values.

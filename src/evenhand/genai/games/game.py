@@ -86,7 +86,7 @@ class Game:
 
 
 class WinningRegion:
-    """States from which no deadline is ever missed. The region is upward closed, since more time never harms.
+    """States from which no deadline is ever missed. The region is upward closed, because extra time never hurts.
 
     Attributes:
         verdict: ``feasible`` if it contains the first state; ``undecided`` if it does not, but the game was too large,

@@ -366,12 +366,12 @@ def recovery_window(component: RequirementComponent, slack: int) -> int | None:
     """Compute the number of obedient items after which the full slack is restored.
 
     Let one specification have ``n`` values, with deadlines of at least ``n`` even if they are ``slack`` earlier. The
-    window is then ``n - 1``. Call a value hurt if it has less room than the slack, counting the values that are due no
-    later. Only a value that is due within ``n + slack - 1`` items can be hurt, and a value that has just been shown is
-    due later. While a value is hurt, every item has an instruction for a value that is due no later than a hurt value,
-    and the value that it shows moves behind all hurt values. Each such item therefore moves the last hurt value forward
-    by one place, takes no room from it, and hurts no value behind it. After a failure, that place is at most ``n - 1``,
-    as the value that the item did show is behind.
+    window is then ``n - 1``. Call a value critical if it has less room than the slack, counting the values that are due
+    no later. Only a value that is due within ``n + slack - 1`` items can be critical, and a value that has just been
+    shown is due later. While a value is critical, every item has an instruction for a value that is due no later than a
+    critical one, and the value that it shows moves behind all critical values. Each such item therefore moves the last
+    critical value forward by one place, takes no room from it, and makes no value behind it critical. After a failure,
+    that place is at most ``n - 1``, as the value that the item did show is behind.
 
     Only items with a recognised value count. Other items change nothing.
 

@@ -47,7 +47,7 @@ def simulate_requests(
     Requests, items and the order in which they finish are drawn as configured under ``simulation``.
 
     Args:
-        configuration: Argument of ``GenerationConfig.read``.
+        configuration: Configuration, in a form that ``GenerationConfig.read`` accepts.
         requests: Number of requests.
         in_flight: Number of concurrent requests. If None, the value in the configuration is used.
         policies: Names of policies; all of them if empty. ``free`` leaves prompts unchanged, ``published`` uses the

@@ -358,7 +358,7 @@ def _check_entry(entry: object) -> Mapping[str, Any]:
 
 def _require_same_fields(mapping: Mapping[str, Any], names: frozenset[str], what: str) -> None:
     if mapping.keys() != names:
-        raise _DifferenceError(f"{what} has other fields", ", ".join(sorted(mapping)), ", ".join(sorted(names)))
+        raise _DifferenceError(f"the fields of {what} differ", ", ".join(sorted(mapping)), ", ".join(sorted(names)))
 
 
 def _require_same(what: str, logged: object, replayed: object) -> None:

@@ -286,7 +286,7 @@ class GreedyRule:
     It needs no synthesis and no memory, and ignores costs. Its ends are often fair but never guaranteed.
 
     Attributes:
-        property: Property at every time.
+        property: Property that should hold after every decision.
         start: Counters carried over; for `levels` also arrays of shape (2 groups, runs).
         costs: Number of costs.
     """

@@ -92,7 +92,7 @@ class Decision(NamedTuple):
     """Decision of a shield.
 
     Attributes:
-        decision: 1 to accept, 0 to reject. In advisory mode always the recommendation.
+        decision: 1 to accept, 0 to reject. In advisory mode, it equals the recommendation.
         intervened: Whether the decision differs from the recommendation.
         reason: Reason for the decision.
         guaranteed: Whether the bound still holds (see `ShieldCertificate`). False in advisory mode.

@@ -112,7 +112,7 @@ class ShieldInspection(Result):
         groups: Expectations and overrides of each group.
         expected_cost: Expected cost of the overrides in one horizon, computed from the table. If its states were not
             visited, the stated cost, or None.
-        stated_cost: Expected cost in the file.
+        stated_cost: Expected cost stored in the file.
         overrides: Expected number of overrides.
         states, reached: Number of states of the table, and number of reached states.
         overriding: Share of the reached states in which the shield overrides some recommendation.

@@ -71,7 +71,7 @@ class SimulatedShield:
 
 @dataclass(frozen=True)
 class RunCounters:
-    """Seen and accepted of every group, shape (runs, groups)."""
+    """Counts of seen and accepted people of each group, shape (runs, groups)."""
 
     seen: Integers
     accepted: Integers

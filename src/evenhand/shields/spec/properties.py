@@ -119,7 +119,7 @@ class FairnessProperty:
         return self.kind == "equal_opportunity"
 
     def fair(self, n_a: Any, a: Any, n_b: Any, b: Any) -> Any:
-        """Check exactly whether the bias is at most kappa: accepted ``a`` of ``n_a`` and ``b`` of ``n_b``.
+        """Check exactly whether the bias of the rates ``a / n_a`` and ``b / n_b`` is at most kappa.
 
         Integers give a bool, and integer arrays a Boolean array.
         """

@@ -40,7 +40,7 @@ MAX_BATCH = 1_000
 
 
 MAX_FAULTS = 10_000
-"""Maximum number of faults of a request that are searched for the first."""
+"""Maximum number of validation errors of which the first is described."""
 
 MAX_ID_LENGTH = 190
 """Maximum length of an ID."""
