@@ -53,9 +53,11 @@ def test_the_same_generator_is_stopped_in_time():
     assert keeper.broken_assumptions == ()
 
 
-def test_a_promise_on_which_others_rely_is_not_given_up_though_the_value_comes_again():
+@pytest.mark.parametrize("others", [(), ({"condition": "leader", "group": "age", "repeated": 9, "name": "loose"},)])
+def test_a_promise_on_which_others_rely_is_not_given_up_though_the_value_comes_again(others):
     # "1" is promised every other time. Without one of them, the next would come too late; the first is not needed.
-    keeper = enforcer((2, 4, 4), retries=1)
+    tight = {"condition": "leader", "group": "age", "repeated": [2, 4, 4]}
+    keeper = Enforcer(read_config({"age": ["1", "2", "3"]}, tight, *others), retries=1)
     admissions = [keeper.admit({"leader"}) for _ in range(6)]
     promised = [one.must["age"][0] for one in admissions]
     first, second, third = (slot for slot, value in enumerate(promised) if value == "1")
@@ -120,6 +122,8 @@ def test_what_cannot_be_taken_leaves_the_state_as_it_is():
         keeper.admit({"boss"})
     with pytest.raises(OptionError, match="no group 'gender'"):
         keeper.admit({"leader"}, fixed={"gender"})
+    with pytest.raises(DecisionError, match="different mode"):
+        keeper.complete(enforcer(mode="after").admit({"leader"}), {"age": "1"})
     assert keeper.state() == before
     keeper.complete(admission, {"age": "1"})
     with pytest.raises(DecisionError, match="not pending"):
@@ -273,6 +277,36 @@ def test_decisions_after_failures_are_the_best_there_are(mode, beta, slack):
                 seen.add((best, outcome.status == "ok"))
             counters = tuple(beta[other] if other == shown else left - 1 for other, left in enumerate(counters))
     assert {best for best, _ in seen} == set(range(LOST, slack + 1))
+
+
+@pytest.mark.parametrize("slack", [0, 1, 2])
+def test_values_of_several_groups_win_back_as_much_slack_as_any_others(slack):
+    described = {
+        "conditions": [{"name": "x"}],
+        "groups": {"g": ["a", "b"], "h": ["p", "q", "r"]},
+        "specifications": [
+            {"condition": "x", "group": "g", "repeated": [5, 7]},
+            {"condition": "x", "paired": ["g", "h"], "repeated": [12, 13, 14, 15, 13, 12]},
+        ],
+    }
+    levels = set()
+    for seed in range(6):
+        rng = Random(seed)
+        enforcer = Enforcer(described, slack=slack, retries=0, in_flight=1, seed=seed)
+        (solver,) = enforcer._components
+        both = (0, 1)
+        for _ in range(60):
+            best = max(solver._known_level(both, item) for item in solver._component.assignments)
+            choice = solver.choose(both, any_will_do=True)
+            if choice is not None:
+                assert solver._known_level(both, choice.values_to_ask) == best
+            levels.add(best)
+            admission = enforcer.admit({"x"})
+            shown = {"g": rng.choice("ab"), "h": rng.choice("pqr")}
+            if rng.random() < 0.7:
+                shown |= {group: values[0] for group, values in admission.must.items()}
+            enforcer.complete(admission, shown)
+    assert levels >= set(range(slack + 1))
 
 
 def test_slack_is_kept_in_pairs_of_three_groups():

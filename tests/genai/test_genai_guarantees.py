@@ -439,7 +439,9 @@ class Life(RuleBasedStateMachine):
         if self.honest:
             assert not self.violations
             assert not self.enforcer.broken_assumptions
-            assert "all assumptions held" in self.enforcer.guarantee()
+            guarantee = self.enforcer.guarantee()
+            assert "all assumptions held" in guarantee
+            assert ("in which they were first classified" in guarantee) == (self.mode == "after")
         elif self.violations:
             assert any(each[what] for each in counts.values() for what in ("disobeyed", "unrecognised", "failed"))
             assert self.enforcer.broken_assumptions

@@ -148,6 +148,33 @@ class Tracing:
         )
         span.end(ended)
 
+    def wrap(self, inner: T, spans: Mapping[str, str], stream: str) -> T:
+        """Wrap an object so that calls of some of its methods are traced.
+
+        Args:
+            inner: Object with the methods.
+            spans: Names of the spans by method.
+            stream: Name of the stream.
+        """
+        wrapper: Any = _TracedCalls(inner)
+        for name, span in spans.items():
+            if hasattr(inner, name):
+                setattr(wrapper, name, self._trace_function(getattr(inner, name), span, stream))
+        traced: T = wrapper
+        return traced
+
+    def _trace_function(self, function: Callable[..., Any], name: str, stream: str) -> Callable[..., Any]:
+        def traced(*args: Any) -> Any:
+            with self.span(name, stream=stream):
+                return function(*args)
+
+        async def traced_async(*args: Any) -> Any:
+            with self.span(name, stream=stream):
+                return await call(function, *args)
+
+        traced.awaited = traced_async  # type: ignore[attr-defined]  # read by `call`
+        return traced
+
     def flush(self) -> None:
         """Export the recorded spans."""
         self._provider.force_flush(FLUSH_MILLISECONDS)
@@ -165,41 +192,9 @@ def build_exporter(config: TracingConfig) -> SpanExporter:
     return OTLPSpanExporter(None if config.endpoint is None else f"{config.endpoint}/v1/traces")
 
 
-def trace_calls(tracing: Tracing | None, inner: T, spans: Mapping[str, str], stream: str) -> T:
-    """Wrap an object so that calls of some of its methods are traced.
-
-    Args:
-        tracing: Tracing. If None, the object is returned unchanged.
-        inner: Object with the methods.
-        spans: Names of the spans by method.
-        stream: Name of the stream.
-    """
-    if tracing is None:
-        return inner
-    wrapper: Any = _TracedCalls(inner)
-    for name, span in spans.items():
-        if hasattr(inner, name):
-            setattr(wrapper, name, _trace_function(tracing, getattr(inner, name), span, stream))
-    traced: T = wrapper
-    return traced
-
-
 class _TracedCalls:
     def __init__(self, inner: object) -> None:
         self._inner = inner
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
-
-
-def _trace_function(tracing: Tracing, function: Callable[..., Any], name: str, stream: str) -> Callable[..., Any]:
-    def traced(*args: Any) -> Any:
-        with tracing.span(name, stream=stream):
-            return function(*args)
-
-    async def traced_async(*args: Any) -> Any:
-        with tracing.span(name, stream=stream):
-            return await call(function, *args)
-
-    traced.awaited = traced_async  # type: ignore[attr-defined]  # read by `call`
-    return traced

@@ -367,11 +367,10 @@ class ComponentSolver:
         promised = [self.rows[i].promised_value(slot) for i, slot in zip(mine, slots, strict=True)]
         if all(promise in (OPEN_SLOT, kind) for promise, kind in zip(promised, kinds, strict=True)):
             return True
-        level = self._level_if(mine, slots, kinds)
-        return level >= self._slack or LOST_LEVEL < level >= self._level_if(mine, slots, promised)
+        return LOST_LEVEL < self._level_if(mine, slots, kinds) >= self._level_if(mine, slots, promised)
 
     def _level_if(self, mine: tuple[int, ...], slots: Sequence[int], kinds: Sequence[int]) -> int:
-        """Compute the level if pending slots showed ``kinds``, including the margins of earlier appearances."""
+        """Compute the level if pending slots showed ``kinds``, at most the margins of earlier appearances."""
         left: list[int] = []
         margin = self._slack
         at = dict(zip(mine, zip(slots, kinds, strict=True), strict=True))
@@ -382,4 +381,4 @@ class ComponentSolver:
             else:
                 deadlines, items = track.due, track.items
             left.extend(d - items for d in deadlines)
-        return LOST_LEVEL if margin < 0 else min(margin, self.level(left))
+        return min(margin, self.level(left))

@@ -232,7 +232,7 @@ class Enforcer:
                     items.append(_ComponentItem(solver, rows, mine, kinds))
             if admission.slots or self.mode == "before":
                 return self._judge_promised(admission, items, failed=failed)
-            return ItemOutcome("ok") if failed else self._judge_first(admission, items)
+            return self._judge_first(admission, items)
 
     def _judge_promised(self, admission: Admission, items: list[_ComponentItem], *, failed: bool) -> ItemOutcome:
         """Decide about an item whose slots, and perhaps values, are fixed."""

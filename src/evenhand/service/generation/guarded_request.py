@@ -27,7 +27,6 @@ from evenhand.service.spending import SECONDS, to_micro
 from evenhand.service.store.ledger import Ledger
 from evenhand.service.store.retry_queue import RetryQueue
 from evenhand.service.store.transaction import OperationResult
-from evenhand.service.tracing import trace_calls
 
 
 @dataclass(frozen=True)
@@ -138,9 +137,10 @@ class GuardedRequest:
         call: str | None = None,
     ) -> None:
         self._guard, self._prompt, self.count, self._call = guard, prompt, count, call
-        spans = dict.fromkeys(("generate", "generate_several"), "evenhand.generate")
-        generator = generator or guard.pipeline.generator
-        self._generator = trace_calls(guard.ledger.tracing, generator, spans, guard.name)
+        self._generator = generator or guard.pipeline.generator
+        if guard.ledger.tracing is not None:
+            spans = dict.fromkeys(("generate", "generate_several"), "evenhand.generate")
+            self._generator = guard.ledger.tracing.wrap(self._generator, spans, guard.name)
         self._logged = {"prompt": prompt} if guard.entry.log_prompts else {"prompt_sha256": sha256_hex(prompt)}
         self.description = {"route": route, **self._logged}
         self.call = call or ""

@@ -23,7 +23,6 @@ from evenhand.service.settings import ServedGuardConfig
 from evenhand.service.state_machines import GuardMachine
 from evenhand.service.store.chain import hash_json
 from evenhand.service.store.ledger import Ledger
-from evenhand.service.tracing import trace_calls
 
 GRACE_SECONDS = 10.0
 """Time limit for running requests when the service stops."""
@@ -137,13 +136,11 @@ def open_guard(
         configuration = read_guard_configuration(entry, folder)
         generator = GatewayGenerator() if configuration.generator is None else None
         pipeline = build_pipeline(configuration, trust=entry.trust, folder=place, generator=generator)
-        judged = dict.fromkeys(("conditions", "fixed_groups"), "evenhand.judge")
-        classified = {"classify": "evenhand.classify"}
-        pipeline = replace(
-            pipeline,
-            judge=trace_calls(ledger.tracing, pipeline.judge, judged, entry.name),
-            classifier=trace_calls(ledger.tracing, pipeline.classifier, classified, entry.name),
-        )
+        if (tracing := ledger.tracing) is not None:
+            judged = dict.fromkeys(("conditions", "fixed_groups"), "evenhand.judge")
+            judge = tracing.wrap(pipeline.judge, judged, entry.name)
+            classifier = tracing.wrap(pipeline.classifier, {"classify": "evenhand.classify"}, entry.name)
+            pipeline = replace(pipeline, judge=judge, classifier=classifier)
         return ServedGuard(entry, pipeline, ledger, replica, pictures)
 
 
