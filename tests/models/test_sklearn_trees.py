@@ -165,6 +165,17 @@ def test_words_as_categories(kind):
     np.testing.assert_array_equal(box.predict(people), own)
 
 
+def test_codes_beside_truth_values():
+    """A column transformer passes numbers beside a column of truth values on as objects, as the boosting learns them."""
+    described = small_schema([0, 1], target="y", job=list("abc"), age=[1, 2, 3, 4], student=[False, True])
+    frame = decode(described, np.array([[i % 3, i % 4, i // 3 % 2] for i in range(120)], dtype=np.float64))
+    boosting = HistGradientBoostingClassifier(max_iter=4, categorical_features=[0], min_samples_leaf=2)
+    model = make_pipeline(ordinal(["job"]), boosting).fit(frame, (frame["age"] > 2) ^ (frame["job"] == "b"))
+    people = encode(described, frame).individuals
+    box = load_white_box(model, described, like=frame)
+    np.testing.assert_array_equal(box.predict(people), model.predict(frame))
+
+
 @given(seed=st.integers(0, 2**32 - 1), by_frame=st.booleans())
 @settings(max_examples=scaled(15))
 def test_categories_of_small_models_certified_by_enumeration(seed, by_frame):

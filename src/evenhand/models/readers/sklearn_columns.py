@@ -218,7 +218,7 @@ class _FittedStep:
             import pandas as pd
 
             inputs = pd.DataFrame(dict(zip(names, table, strict=True)))
-        elif all(column.dtype.kind in "fiub" for column in table):
+        elif all(column.dtype.kind in "fiub" for column in [*table, *getattr(self.step, "categories_", ())]):
             inputs = np.column_stack(table)
         else:
             inputs = np.column_stack([column.astype(object) for column in table])
