@@ -42,6 +42,11 @@ def test_what_one_process_compiled_the_next_one_finds(tmp_path: Path) -> None:
     assert run(tmp_path) == ["True", "True"]
 
 
+def test_a_work_array_has_one_length() -> None:
+    with pytest.raises(ValueError, match="duplicate"):
+        kernels.array_table("Work", __name__, {"sums single": "int64 4", "single": "bool 9"})
+
+
 def test_without_a_place_to_write_kernels_are_compiled_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     compile_here = numba.njit
 

@@ -9,6 +9,7 @@ import pytest
 from cases import everybody, integer
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.tree import DecisionTreeClassifier
 
 from evenhand import certification, datasets, models
 from evenhand.certification.bounds.trees.engine import TreeEngine
@@ -23,6 +24,7 @@ from evenhand.certification.query.enumeration import enumerate_domain
 from evenhand.certification.query.outcomes import FAIR, UNFAIR
 from evenhand.core.kernels import compile_kernel
 from evenhand.models.additive.cells import ListedCell, cell_array, plain_inputs
+from evenhand.models.readers.sklearn_trees import read_sklearn_trees
 from evenhand.models.trees.ensemble import build_ensemble
 from evenhand.models.trees.nodes import DecisionTree, collect_nodes
 from evenhand.models.white_box import extract_white_box
@@ -277,6 +279,15 @@ def test_variances_and_what_they_prove(seed):
     differences = (mass * (numbers - mean) ** 2).sum() - ((mass * (numbers - mean)).sum(axis=1) ** 2).sum()
     expected = np.array([mass @ (mean - mass @ mean) ** 2 - sum(effects), differences])
     assert found[2:] / scale**2 == pytest.approx(expected, abs=1e-9 * (1 + (numbers**2).max()))
+
+
+def test_a_deep_tree_over_more_cells_than_leaves_are_paired():
+    points = np.array([[age, sex] for age in range(6000) for sex in (0, 1)])
+    grown = DecisionTreeClassifier().fit(points, np.random.default_rng(0).random(12_000) < 0.2)
+    model = read_sklearn_trees(grown, described([integer("age", 0, 5999), SEX], labels=(False, True)))
+    found = certification.certify(model, enumeration=False, jobs=1)
+    alike = (grown.predict(points[::2]) == grown.predict(points[1::2])).mean()
+    assert (found.certified, found.falsified) == pytest.approx((alike, 1 - alike))
 
 
 @pytest.mark.parametrize(("fixed", "share"), [(1.0, 0.0), (3.0, 1.0)])

@@ -51,7 +51,7 @@ def test_a_verdict_for_every_specification_by_hand():
         ("both", "eventual", None, "holds", ()),
     ]
     assert (
-        leader.verdicts[0].specification == "every value of sex appears, again and again: f within 3, m within 2 items"
+        leader.verdicts[0].specification == "every value of sex appears repeatedly: f within 3, m within 2 items"
     )
     assert [group.groups for group in leader.groups] == [("sex",)]
     assert leader.coverage is None

@@ -106,7 +106,7 @@ def array_table(name: str, module: str, table: Mapping[str, str]) -> Any:
             is a number or a name. A key contains one or more field names.
     """
     shapes = {field: words.split() for names, words in table.items() for field in names.split()}
-    kind = namedtuple(name, shapes, module=module)  # type: ignore[misc]  # the names are not literals
+    kind = namedtuple(name, " ".join(table), module=module)  # type: ignore[misc]  # the names are not literals
     kind.shapes = shapes  # type: ignore[attr-defined]
     return kind
 

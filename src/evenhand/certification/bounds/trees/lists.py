@@ -101,7 +101,7 @@ TreeWorkspace = array_table(
         # Probability that an attribute agrees with two keys, divided by those that it agrees with each. Product and sum
         # over the attributes that a leaf and each other leaf test, and sums of their covariances.
         "agree": "float64 ratios",
-        "product single sum_of": "float64 paired",
+        "product excess sum_of": "float64 paired",
         # Mean of each group of assignments; distributions of one attribute's steps and of their sum.
         "mean": "float64 assignments",
         "steps grid": "float64 bins",

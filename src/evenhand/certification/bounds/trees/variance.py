@@ -111,7 +111,7 @@ def pair_variances(w, axes, count, groups):
     for a in range(axes):
         w.done[a] = 0
     for k in range(count):
-        w.product[k], w.single[k], w.sum_of[k] = 1.0, 0.0, 0.0
+        w.product[k], w.excess[k], w.sum_of[k] = 1.0, 0.0, 0.0
     for j in range(count):
         # The products and sums over the attributes that leaf j and an earlier leaf (or j) test.
         for a in range(axes):
@@ -122,7 +122,7 @@ def pair_variances(w, axes, count, groups):
                 for y in range(x + 1):
                     k, ratio = w.user[a, y], w.agree[at + w.kind[a, y]]
                     w.product[k] *= ratio
-                    w.single[k] += ratio - 1
+                    w.excess[k] += ratio - 1
         if w.portion[j] < 1:
             w.partial[partials] = j
             partials += 1
@@ -131,11 +131,11 @@ def pair_variances(w, axes, count, groups):
                 both = float(count_bits(np.uint64(w.reached[j] & w.reached[k]))) - groups * w.portion[j] * w.portion[k]
                 differences += (1 + (k < j)) * both * w.term[k] * (w.product[k] - 1) * w.term[j]
         own = w.portion[j] * w.term[j]
-        interactions += own * own * (w.product[j] - 1 - w.single[j])
+        interactions += own * own * (w.product[j] - 1 - w.excess[j])
         for k in range(j):
-            w.sum_of[k] += own * (w.product[k] - 1 - w.single[k])
+            w.sum_of[k] += own * (w.product[k] - 1 - w.excess[k])
         for k in range(j + 1):
-            w.product[k], w.single[k] = 1.0, 0.0
+            w.product[k], w.excess[k] = 1.0, 0.0
     for k in range(count):
         interactions += 2 * w.sum_of[k] * w.portion[k] * w.term[k]
     return interactions, differences
