@@ -166,7 +166,7 @@ def test_words_as_categories(kind):
 
 
 def test_codes_beside_truth_values():
-    """A column transformer passes numbers beside a column of truth values on as objects, as the boosting learns them."""
+    """A column transformer passes numbers beside truth values on as objects, and the boosting learns them as such."""
     described = small_schema([0, 1], target="y", job=list("abc"), age=[1, 2, 3, 4], student=[False, True])
     frame = decode(described, np.array([[i % 3, i % 4, i // 3 % 2] for i in range(120)], dtype=np.float64))
     boosting = HistGradientBoostingClassifier(max_iter=4, categorical_features=[0], min_samples_leaf=2)
