@@ -50,9 +50,7 @@ def test_a_verdict_for_every_specification_by_hand():
         ("leader: sex", "repeated", (3, 2), "holds", ()),
         ("both", "eventual", None, "holds", ()),
     ]
-    assert (
-        leader.verdicts[0].specification == "every value of sex appears repeatedly: f within 3, m within 2 items"
-    )
+    assert leader.verdicts[0].specification == "every value of sex appears repeatedly: f within 3, m within 2 items"
     assert [group.groups for group in leader.groups] == [("sex",)]
     assert leader.coverage is None
     pairs, triples = poor.verdicts
