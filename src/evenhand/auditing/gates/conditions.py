@@ -6,10 +6,8 @@ import math
 import operator
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from evenhand.auditing.changes import AuditComparison
-from evenhand.auditing.result import AuditResult
 from evenhand.core.expressions import (
     Arithmetic,
     Comparison,
@@ -25,15 +23,21 @@ from evenhand.core.expressions import (
 from evenhand.core.text import format_percent, suggest_name
 from evenhand.errors import OptionError
 from evenhand.groups.breakdown import Bounds
-from evenhand.groups.rankings.result import RankingResult
-from evenhand.llm.comparison import LanguageModelComparison
-from evenhand.llm.result import LanguageModelAudit
 from evenhand.schema.outcome import TargetKind
 from evenhand.stats.metric_specs import CONDITION_NAMES, LABEL_RATE_GAPS, LOWER_IS_WORSE, Family, names_of
 from evenhand.stats.quantity import Quantity, Unknown, quantity_value
 
-GatedResult: TypeAlias = AuditResult | AuditComparison | RankingResult | LanguageModelAudit | LanguageModelComparison
-"""Result against which conditions can be checked."""
+if TYPE_CHECKING:
+    from evenhand.auditing.changes import AuditComparison
+    from evenhand.auditing.result import AuditResult
+    from evenhand.groups.rankings.result import RankingResult
+    from evenhand.llm.comparison import LanguageModelComparison
+    from evenhand.llm.result import LanguageModelAudit
+
+    GatedResult: TypeAlias = (
+        AuditResult | AuditComparison | RankingResult | LanguageModelAudit | LanguageModelComparison
+    )
+    """Result against which conditions can be checked."""
 
 GatedNumber: TypeAlias = Quantity | float | Bounds
 """Number that conditions can refer to."""
@@ -193,7 +197,7 @@ class Gate:
                     reasons.append(f"{_join(name, attribute)}: {quantity.reason}")
                 elif (name, attribute) in left_out:
                     reasons.append(f"{_join(name, attribute)}: {left_out[name, attribute]}")
-        if isinstance(result, LanguageModelAudit) and result.incomplete:
+        if result.kind == "llm" and result.incomplete:
             reasons.append(f"llm: {format_percent(result.missing)} of all questions were not answered")
         return list(dict.fromkeys(reasons))
 

@@ -7,13 +7,16 @@ import json
 import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from urllib.parse import quote
 from xml.etree import ElementTree as ET
 
 from evenhand import __version__
-from evenhand.auditing.gates.conditions import Gate, GatedResult
+from evenhand.auditing.gates.conditions import Gate
 from evenhand.core.text import format_significant, strip_unprintable
+
+if TYPE_CHECKING:
+    from evenhand.auditing.gates.conditions import GatedResult
 
 SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 RULE = "fairness-gate"
