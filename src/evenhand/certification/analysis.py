@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import joblib
 
-from evenhand.certification.bounds.compiled.problem import unsupported_reason
 from evenhand.certification.bounds.interval import search
 from evenhand.certification.bounds.linear import LinearBounder, refine_boxes
 from evenhand.certification.bounds.scores import has_one_score
@@ -275,6 +274,8 @@ def _choose_proof(
         return method, lambda run: _refine(run, engine, refine_trees, method, recorder, workers)
     if recorder is None and method == "linear" and has_one_score(query):
         return method, lambda run: run.prove_by_scores(method)
+    from evenhand.certification.bounds.compiled.problem import unsupported_reason  # imports numba
+
     reason = next(filter(None, map(unsupported_reason, parts)), None)  # type: ignore[arg-type]
     if method == "linear" and reason is None:
         from evenhand.certification.bounds.compiled.engine import compile_bounder

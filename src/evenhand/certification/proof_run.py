@@ -22,7 +22,6 @@ from evenhand.certification.query.orbits import Orbit, OrbitQuestion
 from evenhand.certification.query.outcomes import FAIR, UNDECIDED, UNFAIR
 from evenhand.certification.query.proved_mass import ProvedMass, SearchLimits
 from evenhand.certification.query.question import Query, Question
-from evenhand.core import kernels
 from evenhand.core.interrupts import InterruptCounter
 from evenhand.core.typing import Progress
 from evenhand.errors import LimitError
@@ -222,6 +221,8 @@ def prepare_kernels(prover: Prover, limit: float, say: Progress) -> None:
 
 def _has_kernels(prover: Prover) -> bool:
     """Check whether the kernels of a prover are compiled, in this process or in the cache on disk."""
+    from evenhand.core import kernels  # imports numba
+
     if prover == "trees":
         from evenhand.certification.bounds.trees import search
 
