@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from evenhand.models.scorer import Scorer
     from evenhand.models.subject import Subject
 
-ONE_LABEL = "it compares the rate of one favourable label"
+ONE_LABEL = "it requires a single favourable label"
 NO_FAVOURABLE = f"{ONE_LABEL}, and no label is favourable"
 THRESHOLDS = "a threshold applies to the score of the favourable label, and does not distinguish the other labels"
 

@@ -140,7 +140,7 @@ def _cautions(audit: AuditResult) -> Iterator[Block]:
     if audit.model.caution:
         yield Note(audit.model.caution, "caution")
     if audit.interrupted:
-        yield Note("Interrupted: this audit contains only the parts completed before.", "caution")
+        yield Note("Interrupted: this audit contains only the completed parts.", "caution")
 
 
 def _weight_notes(audit: AuditResult) -> Iterator[Block]:

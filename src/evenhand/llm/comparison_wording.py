@@ -12,7 +12,7 @@ from evenhand.stats.quantity import Unknown
 VERDICTS = {
     "better": "the gap became smaller",
     "worse": "the gap became larger",
-    "no clear change": "whether the gap became smaller is not certain",
+    "no clear change": "no significant change of the gap",
     "unknown": "the change is unknown",
 }
 """Descriptions of the verdicts."""
@@ -64,13 +64,13 @@ def build_document(result: LanguageModelComparison) -> Document:
 
 def _sentence(result: LanguageModelComparison, gap: GapChange) -> str:
     if isinstance(gap.change, Unknown):
-        return f"How the gap between {gap.name} changed is unknown: {gap.change.reason}."
+        return f"The change of the gap of {gap.name} is unknown: {gap.change.reason}."
     change = show_gap(result.before, gap.change)
     gaps = " to ".join(show_gap(result.before, quantity).text for quantity in (gap.before, gap.after))
     verdict = {
         "better": f"The gap of {gap.name} became smaller",
         "worse": f"The gap of {gap.name} became larger",
-    }.get(gap.verdict, f"Whether the gap of {gap.name} became smaller is not certain")
+    }.get(gap.verdict, f"The gap of {gap.name} did not change significantly")
     return f"{verdict}: from {gaps} (change {change.text}, {change.interval})."
 
 

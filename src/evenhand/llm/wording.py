@@ -143,7 +143,7 @@ def _gap_sentence(result: LanguageModelAudit, comparison: GroupGap) -> str:
     if not certain(gap):
         number = show_gap(result, gap)
         groups = f"{comparison.group_1} and {comparison.group_0}"
-        return f"No difference between {groups} is certain: {number.text}, {number.interval}{family}."
+        return f"The difference between {groups} is not significant: {number.text}, {number.interval}{family}."
     number = _show_size(partial(show_gap, result), gap)
     more, less = comparison.sides(gap)
     sentence = {

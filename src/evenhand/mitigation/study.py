@@ -23,8 +23,8 @@ from evenhand.schema.people import People
 SEEN = (
     "The original model may have been trained on the test set. Then it looks better here than it is, and so do models "
     "that use its weights or scores, while retrained models have not seen these people. Subgroups may also have been "
-    "found among them, so that their gaps look wider before. Hold out people that the model never saw, and compare on "
-    "them."
+    "found among them, so that their gaps look wider before the mitigation. Hold out people that the model never saw, "
+    "and compare the models on them."
 )
 """Note shown if there is no separate test set."""
 

@@ -54,8 +54,8 @@ LIMITS = (
     "Regressions were checked for the protected attributes of the schema, alone and jointly, and for their subgroups. "
     "Others were not checked.",
     "True labels are assumed to be correct. If they reflect past discrimination, so do accuracy and error rates.",
-    "The test set is used up: numbers of a model chosen by this page are selected. Report the numbers of a new test "
-    "set instead.",
+    "The test set is used up: the numbers of a model chosen on this page are biased by the choice. Report numbers of "
+    "a new test set instead.",
 )
 
 

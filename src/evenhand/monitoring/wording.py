@@ -96,10 +96,10 @@ def _tabulate(gaps: tuple[MonitoredGap, ...], measure: str, form: str, tolerance
     headings = ("observed", "score") if paired else ("first", "second")
     has_rest = any(gap.second == EVERYONE_ELSE for gap in gaps)
     counted = "labels" if measure != "selection_rate" else "decisions"
-    against = "one group by itself is compared with everyone else; " if has_rest else ""
+    against = "a single group is compared with everyone else; " if has_rest else ""
     unit = ", points" if form == "gap" else ""
     return Table(
-        f"{tolerated}; {against}small print: {counted} compared; "
+        f"{tolerated}; {against}in small print: number of {counted}; "
         f"{format_level(level)} intervals, jointly valid at all times; "
         "recent: observed, with most weight on recent decisions",
         (Column("compared"), *(Column(name, numeric=True) for name in (*headings, f"{form}{unit}", "recent"))),
@@ -125,7 +125,7 @@ def _explain(level: float) -> list[Block]:
             "The mean over blocks of decisions from about the same time. It differs from the difference of the two "
             "rates if groups arrive at different times.",
         ),
-        ("assumed", "Who arrives next does not depend on the outcomes of the last few decisions."),
+        ("assumed", "Arrivals do not depend on the outcomes of the last few decisions."),
     )
     return [Heading("How to read this", detail=True), Facts(facts)]
 

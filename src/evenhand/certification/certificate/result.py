@@ -385,8 +385,8 @@ def proof_blocks(certificates: Sequence[Certificate]) -> Iterator[Block]:
     """Yield the proofs about one model, with one certificate for each set of protected attributes."""
     yield Figure(
         "proved shares",
-        "From left to right: certified fair, undecided, certified unfair. Long vertical mark: estimated border "
-        "between equal and different decisions, with its interval.",
+        "From left to right: certified fair, undecided, certified unfair. Long vertical mark: estimated share "
+        "with equal decisions, with its interval.",
         tuple(certificates),
     )
     yield _share_table(certificates)

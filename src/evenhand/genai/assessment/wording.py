@@ -68,7 +68,7 @@ def build_document(result: GenaiAssessment, folder: str | None = None) -> Docume
     blocks += [Heading("Method", anchor="method", detail=True), _method_facts(result)]
     return Document(
         f"{result.source}: {result.condition()}",
-        "Which values appear in the items of a generator, how often, and how long they are absent: "
+        "Frequencies and absences of values in the items of a generator: "
         f"{format_count(len(recorded), 'sequence', 'sequences')}.",
         tuple(blocks),
         brand="Evenhand, generative AI",

@@ -31,8 +31,8 @@ LIMITS = (
     "No better candidate means: none in the searched space, within the allowed loss, for these people. Other methods, "
     "attributes or data may give one.",
     "True labels are assumed to be correct. If they reflect past discrimination, so does accuracy.",
-    "Numbers of candidates outside the frontier on the test set have no intervals. Choosing a candidate by such a "
-    "number selects chance too.",
+    "Numbers of candidates outside the frontier on the test set have no intervals. A candidate chosen by such a "
+    "number may owe it to chance.",
     "The test set is used up: measure another candidate of this record on a new one.",
 )
 

@@ -35,7 +35,7 @@ ANSWERS = {
 """Title of the verification of a periodic shield, by its kind."""
 
 HEATMAP_WORDS = (
-    "A cell is a time and a difference between the groups so far. Its colour says how often the next decision is made "
+    "A cell is a time and a difference between the groups so far. Its colour shows how often the next decision is made "
     "against the recommendation. Blue: accepted against it. Orange: rejected. Stronger colours: more often. Grey: the "
     "recommendation is followed. No colour: hardly any run gets there. Nine in ten runs lie between the two lines; "
     "dashed: the largest difference that is fair. Differences beyond \u00b1{limit} are in the outermost cells, and "
@@ -268,7 +268,7 @@ def _end_blocks(result: ShieldInspection) -> Iterator[Block]:
 
 def _file_facts(result: ShieldInspection) -> Facts:
     sha256 = (("SHA-256", result.file_sha256),) if result.file_sha256 is not None else ()
-    return Facts((*sha256, ("digest", f"{result.digest}, as states, logs and services name this shield")))
+    return Facts((*sha256, ("digest", f"{result.digest}, the name of this shield in states, logs and services")))
 
 
 def _plan_facts(result: ShieldInspection) -> Facts:
