@@ -131,9 +131,9 @@ def audit(
 def forecast_queries(people: People, config: AuditConfig) -> int:
     """Compute an upper bound on the number of individuals for which an audit without a budget queries a black box.
 
-    The bound includes all people once, or twice for numbers; for flip rates, all people and the sample under each
-    assignment of each set of protected attributes, twice if counterparts differ from these because of rules; repeated
-    queries of both sides of each flip; subgroups; and searches. With a time limit, fewer individuals are queried.
+    The bound includes all people once; for flip rates, all people and the sample under each assignment of each set of
+    protected attributes, twice if counterparts differ from these because of rules; repeated queries of both sides of
+    each flip; subgroups; and searches. With a time limit, fewer individuals are queried.
     """
     from evenhand.individual.analysis import RESERVED_ROUNDS
     from evenhand.individual.search import SearchConfig
@@ -145,7 +145,7 @@ def forecast_queries(people: People, config: AuditConfig) -> int:
     assignments = sum(len(schema.assignments(protected)) for protected in sets)
     variants = (assignments + 2 * RESERVED_ROUNDS * len(sets)) * (2 if schema.constrains_people else 1)
     if schema.target.is_number:
-        return 2 * len(people) + variants * (len(people) + config.samples)
+        return len(people) + variants * (len(people) + config.samples)
     local = -(-config.searched // SEARCH_SEEDS)
     searches = [
         forecast_search(people, SearchConfig(protected=(name,), seeds=SEARCH_SEEDS, local=local, samples=0))
@@ -184,7 +184,7 @@ def _audit_labels(
         "simulated population",
         lambda: population.choose_population(config.population, people, as_published=config.as_published),
     )
-    network, reason = _open_white_box(scorer, people, parts.limit)
+    network, reason = _open_white_box(scorer, people, reply, parts.limit)
     share = WHITE_FLIP_SHARE if network is not None else FLIP_SHARE
     flips: IndividualResult | None = None
     if wider is not None:
@@ -349,19 +349,19 @@ def _require_two_classes(people: People) -> None:
 
 
 def _open_white_box(
-    scorer: Scorer, people: People, limit: TimeLimit
+    scorer: Scorer, people: People, reply: Reply, limit: TimeLimit
 ) -> tuple[AdditiveNetwork | TreeEnsemble | None, str]:
-    """Extract a white box that agrees with the predictions of the model. If there is none, return the reason."""
+    """Extract a white box that agrees with the model's labels of all people. If there is none, return the reason."""
     if isinstance(scorer, ThresholdScorer):
         return None, "proofs apply to the decisions of the model, but a threshold was set instead"
-    complete = people.individuals[~np.isnan(people.individuals).any(axis=1)]
+    known = ~np.isnan(people.individuals).any(axis=1)
+    complete = people.individuals[known]
     try:
         with limit.enforced():
             network = extract_white_box(scorer)
             if network is scorer:
                 return network, ""
-            labels = models.predict_labels(scorer, complete)
-            differ = int((models.predict_labels(network, complete) != labels).sum())
+            differ = int((models.predict_labels(network, complete) != reply.labels[known]).sum())
     except BudgetError as error:
         return None, f"the budget is not sufficient to compare the model with its white box: {error.message}"
     except Exception as error:

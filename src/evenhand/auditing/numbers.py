@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Literal
 from evenhand import groups, individual, population
 from evenhand.auditing.config import AuditConfig
 from evenhand.auditing.decisions import search_number_subgroups
-from evenhand.auditing.parts import SUBGROUPS, AuditParts, make_data_card
+from evenhand.auditing.parts import AuditParts, make_data_card
 from evenhand.auditing.proofs import certify_sets
 from evenhand.auditing.result import AuditResult, ModelCard
 from evenhand.certification.certificate.result import Certificate
 from evenhand.core.typing import Progress
-from evenhand.errors import BudgetError, DataError
+from evenhand.errors import DataError
 from evenhand.models.additive.network import AdditiveNetwork
 from evenhand.models.scorer import ask_numbers, find_caution
 from evenhand.models.subject import Subject
@@ -60,10 +60,9 @@ def audit_number_model(
     decided = RecordedNumbers(people, ask_numbers(regressor, people.individuals), weights=subject.weights)
     measured = groups.measure_groups(decided, config, metrics=metrics)
     progress("searching for subgroups", 0.08)
-    numbers = parts.run(SUBGROUPS, lambda: _query_numbers(subject))
-    results: dict[str, Any] = {}
-    if numbers is not None:
-        results |= search_number_subgroups(numbers, schema.protected, config, parts, share=SUBGROUP_SHARE)
+    # The audit describes how the table was read, so this description is removed from the results of its parts.
+    asked = replace(decided, people=replace(people, reading=None))
+    results: dict[str, Any] = {**search_number_subgroups(asked, schema.protected, config, parts, share=SUBGROUP_SHARE)}
     if wider is not None:
         results["changes"] = parts.run(
             "individual changes",
@@ -109,16 +108,6 @@ def audit_number_model(
         certificates=tuple(certificates),
         **results,
     )
-
-
-def _query_numbers(subject: Subject) -> RecordedNumbers:
-    """Query the numbers of all people, for the search for subgroups."""
-    people = subject.people
-    if len(people) > subject.ledger.left:
-        raise BudgetError("the budget is not sufficient to query the model for all people again")
-    numbers = ask_numbers(subject.regressor, people.individuals)
-    # The audit describes how the table was read, so this description is removed from the results of its parts.
-    return RecordedNumbers(replace(people, reading=None), numbers, weights=subject.weights)
 
 
 def _open_white_box(
