@@ -946,7 +946,7 @@ def _read_data(data: Any, options: dict[str, Any], *, large: bool = False, words
         words: Whether to read every cell of a file as a string.
     """
     from evenhand.datasets.rows import open_data
-    from evenhand.datasets.tables import read_frame, read_words
+    from evenhand.datasets.tables import read_frame
 
     reading = _take(options, "encoding", "sheet")
     is_file = isinstance(data, str | Path)
@@ -959,8 +959,7 @@ def _read_data(data: Any, options: dict[str, Any], *, large: bool = False, words
         )
     if not is_file:
         return data
-    read = read_words if words else read_frame
-    return read(data, **reading) if rows is None else rows
+    return read_frame(data, words=words, **reading) if rows is None else rows
 
 
 def _read_subject(

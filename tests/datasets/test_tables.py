@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from evenhand import datasets, errors
 from evenhand.datasets.cells import parse_number, parse_numbers
-from evenhand.datasets.tables import read_words
+from evenhand.datasets.tables import read_frame
 from evenhand.datasets.text_tables import parse_table
 from evenhand.errors import DataError, EvenhandError, GuessedEncodingWarning, OptionError, TableWarning
 from support import scaled
@@ -68,7 +68,7 @@ def test_columns_of_numbers(tmp_path):
     assert frame["gaps"].isna().tolist() == [False, True, True]
     assert frame["empty"].isna().all()
     assert frame["large"].tolist() == [2**53, -1, 0]
-    words = read_words(tmp_path / "people.csv")
+    words = read_frame(tmp_path / "people.csv", words=True)
     assert words["f"].tolist() == ["0.5", "1e-05", "-0.0"]
     assert words["gaps"].isna().tolist() == [False, True, True]
 
@@ -220,7 +220,7 @@ def test_nullable_columns_of_a_parquet_file_are_words(tmp_path):
     pytest.importorskip("pyarrow", reason="needs the extra parquet")
     frame = pd.DataFrame({"n": pd.array([1, None], "Int64"), "b": pd.array([True, None], "boolean")})
     frame.to_parquet(tmp_path / "p.parquet")
-    words = read_words(tmp_path / "p.parquet")
+    words = read_frame(tmp_path / "p.parquet", words=True)
     assert words.astype(object).where(words.notna(), None).to_numpy().tolist() == [["1", "True"], [None, None]]
 
 
@@ -233,7 +233,7 @@ def test_a_named_index_of_a_parquet_file_is_a_column(tmp_path):
     for numbered in (people.set_index(pd.Index([7, 8, 9])), people):
         numbered.to_parquet(tmp_path / "p.parquet")
         assert datasets.read_frame(tmp_path / "p.parquet").equals(people)
-    assert read_words(tmp_path / "p.parquet")["points"].tolist() == ["1", "2", "3"]
+    assert read_frame(tmp_path / "p.parquet", words=True)["points"].tolist() == ["1", "2", "3"]
 
 
 def test_two_levels_of_names_and_repeated_names_of_a_parquet_file_are_refused(tmp_path):
@@ -265,7 +265,7 @@ def test_json_lines(tmp_path, name):
     assert frame["member"].tolist() == [True, False]
     assert frame["note"].isna().all()
     assert frame["tags"].fillna("").tolist() == ["", '["a", 1]']
-    assert read_words(tmp_path / name)["member"].tolist() == ["True", "False"]
+    assert read_frame(tmp_path / name, words=True)["member"].tolist() == ["True", "False"]
 
 
 @pytest.mark.parametrize(
@@ -387,7 +387,7 @@ def test_a_column_of_a_workbook_has_a_single_type(tmp_path, cells, expected, wor
     with pytest.warns(TableWarning, match="column 'x' mixes"):
         column = datasets.read_frame(path)["x"]
     assert [None if cell != cell else cell for cell in column.tolist()] == expected
-    assert [None if cell != cell else cell for cell in read_words(path)["x"].tolist()] == words
+    assert [None if cell != cell else cell for cell in read_frame(path, words=True)["x"].tolist()] == words
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from test_recount import case_configuration as configuration
 from test_recount import configuration as recount_configuration
 
 from evenhand.datasets import open_data
-from evenhand.datasets.tables import read_words
+from evenhand.datasets.tables import read_frame
 from evenhand.dossier import DossierConfig, compile_dossier
 from evenhand.dossier.analysis import find_changed_cells
 from evenhand.errors import DataError, DossierError, OptionError
@@ -52,7 +52,7 @@ def code_or_text(frame, config):
 def test_every_case_is_that_of_memory_to_the_last_bit(name):
     folder = shared("data", "dossier", name)
     case = json.loads((folder / "config.json").read_text("utf-8"))
-    frame = read_words(folder / "data.csv")
+    frame = read_frame(folder / "data.csv", words=True)
     if case["kind"] == "score":
         frame[case["outcome"]] = pd.to_numeric(frame[case["outcome"]])
     config = configuration(case)

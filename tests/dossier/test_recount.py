@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from plain_recount import comparisons, impact_ratios, rows_by, score_comparisons, stratified
 
-from evenhand.datasets.tables import read_words
+from evenhand.datasets.tables import read_frame
 from evenhand.dossier import DossierConfig, compile_dossier
 from evenhand.errors import DossierError
 from evenhand.stats import fisher_exact, mantel_haenszel
@@ -216,7 +216,7 @@ def test_every_cell_of_a_case_is_as_expected(name):
     folder = shared("data", "dossier", name)
     case = json.loads((folder / "config.json").read_text("utf-8"))
     expected = json.loads((folder / "expected.json").read_text("utf-8"))
-    frame = read_words(folder / "data.csv")
+    frame = read_frame(folder / "data.csv", words=True)
     if "error" in expected:
         with pytest.raises(DossierError) as caught:
             compile_dossier(frame, case_configuration(case))

@@ -139,7 +139,6 @@ class TableOptions:
             words: Whether every cell of a file is read as a word.
         """
         from evenhand.datasets.rows import is_text_table, names_rows
-        from evenhand.datasets.tables import read_words
         from evenhand.schema.schema import read_schema
 
         described = read_schema(schema) if schema is not None else None
@@ -153,8 +152,7 @@ class TableOptions:
                 hint="pass a CSV, JSON lines, Parquet or Excel file, a folder of Parquet files, or one of: "
                 f"{', '.join(datasets.dataset_names())}",
             )
-        read = read_words if words else datasets.read_frame
-        frame = read(data, sheet=self.sheet)
+        frame = datasets.read_frame(data, sheet=self.sheet, words=words)
         name = data if is_pattern else Path(data).name
         return DataSource(frame, described, name, untyped=is_text_table(data))
 

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 COMPRESSIONS = (".gz", ".xz", ".bz2", ".zst")
 
 
-def read_frame(path: str | Path, *, encoding: str | None = None, sheet: str | None = None) -> pd.DataFrame:
+def read_frame(
+    path: str | Path, *, encoding: str | None = None, sheet: str | None = None, words: bool = False
+) -> pd.DataFrame:
     """Read a table: a text table such as CSV, JSON lines, Parquet or an Excel workbook.
 
     Text tables and JSON lines may be compressed (``.gz``, ``.xz``, ``.bz2``, ``.zst``). Folders and patterns of Parquet
@@ -38,6 +40,8 @@ def read_frame(path: str | Path, *, encoding: str | None = None, sheet: str | No
         path: Path of the file.
         encoding: Encoding of a text table, such as ``cp1252``. If None, it is detected.
         sheet: Sheet of a workbook. If None, the workbook must have a single sheet that is not empty.
+        words: Whether to read every cell as a string. Those of a text table are unchanged. Whole numbers in other
+            formats are written without a decimal point.
 
     Returns:
         A data frame. Each column holds integers, floats or strings, and missing cells are NaN.
@@ -51,19 +55,6 @@ def read_frame(path: str | Path, *, encoding: str | None = None, sheet: str | No
         GuessedEncodingWarning: The encoding is a guess.
         TableWarning: Title rows of a workbook are skipped, or a column of several types is converted.
     """
-    return _read(path, encoding, sheet, words=False)
-
-
-def read_words(path: str | Path, *, encoding: str | None = None, sheet: str | None = None) -> pd.DataFrame:
-    """Read a table like ``read_frame``, with every cell as a string.
-
-    Cells of a text table are unchanged: ``3.10`` and ``02134`` keep their zeros. Numbers in other formats are formatted
-    as in Python, whole numbers without a decimal point.
-    """
-    return _read(path, encoding, sheet, words=True)
-
-
-def _read(path: str | Path, encoding: str | None, sheet: str | None, *, words: bool) -> pd.DataFrame:
     if encoding is not None:
         require_encoding(encoding)
     place, path = str(path), Path(path)

@@ -88,7 +88,7 @@ def guess_encoding(data: bytes, location: str) -> str:
         f"{location}: the text is not UTF-8 and is read as {WESTERN}, which is a guess: check words such as "
         f"{words[0]!r}; if they are wrong, save the file as UTF-8, or set `encoding=NAME`",
         GuessedEncodingWarning,
-        stacklevel=4,
+        stacklevel=3,
     )
     return WESTERN
 

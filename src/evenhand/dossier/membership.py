@@ -13,7 +13,7 @@ import numpy as np
 from evenhand.core.result_part import ResultPart
 from evenhand.core.text import find_repeated, suggest_name
 from evenhand.core.typing import Floats
-from evenhand.datasets.tables import read_words
+from evenhand.datasets.tables import read_frame
 from evenhand.dossier.config import ProxyFields
 from evenhand.errors import DataError, DossierError
 from evenhand.groups.breakdown import ProxyRates
@@ -95,7 +95,7 @@ def read_memberships(
 
 def _read_table(file: str) -> tuple[tuple[str, ...], dict[str, Floats]]:
     """Read the groups of a table, and the probabilities by name."""
-    table = nw.from_native(read_words(file), eager_only=True)
+    table = nw.from_native(read_frame(file, words=True), eager_only=True)
     groups = tuple(str(column) for column in table.columns if column != NAME)
     if NAME not in table.columns or len(groups) < 2:
         raise DataError(

@@ -13,9 +13,9 @@ from evenhand.schema.table import (
     check_type,
     describe_argument,
     is_missing,
-    native_names,
     quote_argument,
     require_column,
+    wrap_native,
 )
 
 UNNAMED = "sensitive_feature"
@@ -70,7 +70,7 @@ def read_columns(argument: str, table: Any) -> dict[str, Any]:
             name: read_column(f"{argument}[{name!r}]", column)
             for name, column in zip(names, table.values(), strict=True)
         }
-    frame = _as_narwhals(table, argument)
+    frame = wrap_native(table, argument, numbers=True, pass_through=True, allow_series=True)
     if isinstance(frame, nw.LazyFrame):
         raise DataError(
             f"expected columns in memory as {quote_argument(argument)}, got a lazy data frame",
@@ -133,7 +133,7 @@ def check_index(**arguments: Any) -> None:
         if isinstance(values, Mapping):
             pending = [(f"{name}[{key!r}]", column) for key, column in values.items()] + pending
             continue
-        native = _as_narwhals(values, name)
+        native = wrap_native(values, name, numbers=True, pass_through=True, allow_series=True)
         index = nw.maybe_get_index(native) if isinstance(native, nw.DataFrame | nw.Series) else None
         if index is not None:
             indices.append((name, index))
@@ -150,17 +150,6 @@ def check_index(**arguments: Any) -> None:
                     f"former and {other!r} in the latter",
                     hint="align the rows with reindex, or pass .to_numpy() to match them by position",
                 )
-
-
-def _as_narwhals(values: Any, argument: str) -> Any:
-    """Wrap a data frame or Series with narwhals. Return any other argument unchanged."""
-    import narwhals as nw
-
-    try:
-        return nw.from_native(values, pass_through=True, allow_series=True)
-    except nw.exceptions.DuplicateError:
-        check_names(native_names(values), argument, numbers=True)
-        raise
 
 
 def _plain(series: Any) -> Any:

@@ -501,10 +501,7 @@ def list_columns(frame: Any, *, lazy: bool = False) -> list[str]:
     if frame is None:
         raise DataError("expected a data frame, got none", hint="pass `data=`, one row per person")
     try:
-        table = nw.from_native(frame)
-    except nw.exceptions.DuplicateError:
-        check_names(native_names(frame), "data")
-        raise
+        table = wrap_native(frame, "data")
     except TypeError:
         shape = f" of shape {frame.shape}" if hasattr(frame, "shape") else ""
         hint = "name its columns: pandas.DataFrame(X, columns=[...])"
@@ -537,9 +534,25 @@ def refuse_totals(table: Any) -> None:
             raise DataError(message, hint="delete the row; if it is a person, write another word")
 
 
-def native_names(frame: Any) -> list[Any]:
-    """List the column names of a data frame that narwhals rejects because of duplicates."""
-    return list(getattr(frame, "column_names", None) or frame.columns)
+def wrap_native(values: Any, argument: str, *, numbers: bool = False, **options: Any) -> Any:
+    """Wrap a data frame, or whatever else the options of ``narwhals.from_native`` allow.
+
+    Args:
+        values: Value of the argument.
+        argument: Name of the argument in messages.
+        numbers: Whether column names may be integers.
+        options: Options of ``narwhals.from_native``.
+
+    Raises:
+        DataError: Two columns have the same name.
+    """
+    import narwhals as nw
+
+    try:
+        return nw.from_native(values, **options)
+    except nw.exceptions.DuplicateError:
+        check_names(list(getattr(values, "column_names", None) or values.columns), argument, numbers=numbers)
+        raise
 
 
 def check_names(names: Sequence[Any], argument: str, *, numbers: bool = False) -> list[str]:

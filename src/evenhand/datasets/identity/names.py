@@ -11,7 +11,7 @@ from typing import Any
 from evenhand.core.configuration import read_configuration
 from evenhand.core.text import suggest_name
 from evenhand.datasets.identity.pronouns import FORMS, GENDERS, Pronouns, pronouns_in
-from evenhand.datasets.tables import read_words
+from evenhand.datasets.tables import read_frame
 from evenhand.errors import DataError, OptionError
 
 BUNDLED_NAMES = Path(__file__).parent / "name_lists"
@@ -147,7 +147,7 @@ def _bundled_list(name: str) -> NameList:
 
 def _read_table(path: Path) -> NameList:
     """Read a list from a table with one row per person."""
-    frame = read_words(path).fillna("")
+    frame = read_frame(path, words=True).fillna("")
     about = {}
     for entry in LIST_ENTRIES:
         values = sorted({str(value).strip() for value in frame[entry]} - {""}) if entry in frame else []

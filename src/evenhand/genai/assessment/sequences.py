@@ -131,9 +131,9 @@ class ItemTable:
         import narwhals as nw
 
         if isinstance(source, str | Path):
-            from evenhand.datasets.tables import read_words
+            from evenhand.datasets.tables import read_frame
 
-            self._table, self.name = nw.from_native(read_words(source), eager_only=True), Path(source).name
+            self._table, self.name = nw.from_native(read_frame(source, words=True), eager_only=True), Path(source).name
         else:
             try:
                 self._table, self.name = nw.from_native(source, eager_only=True), "the data frame"
