@@ -16,33 +16,24 @@ from evenhand.schema import Attribute, Schema, Target
 from evenhand.stats import Estimated, Observed, Quantity, Unknown
 from evenhand.subgroups import Finding, SubgroupResult
 from evenhand.subgroups.result import AttributeCells, RefusedRuleSet
+from support import small_schema
 
-SIZES = {
-    "Amer-Indian-Eskimo": (48, 101),
-    "Asian-Pac-Islander": (141, 291),
-    "Black": (686, 718),
-    "Other": (21, 55),
-    "White": (2394, 5314),
-}
+SIZES = {"Amer-Indian-Eskimo": (48, 101), "Asian-Pac-Islander": (141, 291), "Black": (686, 718)}
+SIZES |= {"Other": (21, 55), "White": (2394, 5314)}
 """Race -> how many women and men, of 9,769 people in all."""
 
 SELECTED = {"Female": 0.083, "Male": 0.268}
 FACTOR = {"Amer-Indian-Eskimo": 0.48, "Asian-Pac-Islander": 1.08, "Black": 0.52, "Other": 0.4, "White": 1.06}
 
+WORK = ("Federal-gov", "Local-gov", "Never-worked", "Private", "Self-emp-inc", "Self-emp-not-inc")
+MARRIED = ("Divorced", "Married-civ-spouse", "Never-married")
 SCHEMA = Schema(
     target=Target(name="income", favourable=">50K", values=("<=50K", ">50K")),
     attributes=(
         Attribute(name="age", kind="integer", lower=17, upper=90),
-        Attribute(
-            name="workclass",
-            kind="categorical",
-            values=("Federal-gov", "Local-gov", "Never-worked", "Private", "Self-emp-inc", "Self-emp-not-inc"),
-            missing="keep",
-        ),
+        Attribute(name="workclass", kind="categorical", values=WORK, missing="keep"),
         Attribute(name="education", kind="ordinal", values=("HS-grad", "Some-college", "Bachelors", "Masters")),
-        Attribute(
-            name="marital-status", kind="categorical", values=("Divorced", "Married-civ-spouse", "Never-married")
-        ),
+        Attribute(name="marital-status", kind="categorical", values=MARRIED),
         Attribute(name="occupation", kind="categorical", values=("Adm-clerical", "Exec-managerial", "Sales")),
         Attribute(name="race", kind="categorical", values=tuple(SIZES), protected=True),
         Attribute(name="sex", kind="categorical", values=("Female", "Male"), protected=True),
@@ -59,43 +50,31 @@ def observed(k: int, n: int, spread: float = 1.96) -> Quantity:
         return Unknown(reason="nobody in this group")
     p, z2 = k / n, spread * spread
     middle, half = (p + z2 / 2 / n) / (1 + z2 / n), spread / (1 + z2 / n) * math.sqrt(p * (1 - p) / n + z2 / 4 / n / n)
-    return Observed(
-        value=p, n=n, low=max(0, middle - half), high=min(1, middle + half), confidence=0.95, method="Wilson"
-    )
+    return between(p, max(0, middle - half), min(1, middle + half), n, "Wilson")
 
 
 def between(value: float, low: float, high: float, n: int, method: str = "Newcombe (hybrid score)") -> Quantity:
     return Observed(value=value, n=n, low=low, high=high, confidence=0.95, method=method)
 
 
+def made_group(values: dict[str, str], size: int, **metrics: Quantity) -> Group:
+    return Group(values=values, size=size, small=size < SMALL, metrics=metrics)
+
+
 def group(values: dict[str, str], size: int, rate: float) -> Group:
-    base = max(0.0, min(1.0, 0.8 * rate + 0.05))
-    positives = round(size * base)
-    return Group(
-        values=values,
-        size=size,
-        small=size < SMALL,
-        metrics={
-            "selection_rate": observed(round(size * rate), size),
-            "base_rate": observed(positives, size),
-            "true_positive_rate": observed(round(positives * (0.45 + rate / 2)), positives)
-            if positives
-            else Unknown(reason="nobody in this group has the favourable true label"),
-            "false_positive_rate": observed(round((size - positives) * rate / 4), size - positives),
-            "accuracy": observed(round(size * (0.94 - rate / 3)), size),
-            "precision": observed(round(size * rate * 0.71), round(size * rate)),
-            "mean_score": Observed(
-                value=rate + 0.013, n=size, low=rate, high=rate + 0.03, confidence=0.95, method="empirical Bernstein"
-            ),
-            "calibration_gap": Observed(
-                value=0.03 - rate / 5,
-                n=size,
-                low=0.01 - rate / 5,
-                high=0.05 - rate / 5,
-                confidence=0.95,
-                method="percentile bootstrap",
-            ),
-        },
+    positives = round(size * max(0.0, min(1.0, 0.8 * rate + 0.05)))
+    nobody = Unknown(reason="nobody in this group has the favourable true label")
+    return made_group(
+        values,
+        size,
+        selection_rate=observed(round(size * rate), size),
+        base_rate=observed(positives, size),
+        true_positive_rate=observed(round(positives * (0.45 + rate / 2)), positives) if positives else nobody,
+        false_positive_rate=observed(round((size - positives) * rate / 4), size - positives),
+        accuracy=observed(round(size * (0.94 - rate / 3)), size),
+        precision=observed(round(size * rate * 0.71), round(size * rate)),
+        mean_score=between(rate + 0.013, rate, rate + 0.03, size, "empirical Bernstein"),
+        calibration_gap=between(*(end - rate / 5 for end in (0.03, 0.01, 0.05)), size, "percentile bootstrap"),
     )
 
 
@@ -138,14 +117,11 @@ def groups() -> GroupMetrics:
         for race, (i, sex) in itertools.product(SIZES, enumerate(("Female", "Male")))
     ]
     calibration = [
-        Group(
-            values={"sex": sex},
-            size=n,
-            small=n < SMALL,
-            metrics={
-                "mean_score": between(tenth / 10 + 0.048, tenth / 10 + 0.04, tenth / 10 + 0.06, n, "Student's t"),
-                "base_rate": observed(round(n * (tenth / 10 + 0.05) ** power), n),
-            },
+        made_group(
+            {"sex": sex},
+            n,
+            mean_score=between(tenth / 10 + 0.048, tenth / 10 + 0.04, tenth / 10 + 0.06, n, "Student's t"),
+            base_rate=observed(round(n * (tenth / 10 + 0.05) ** power), n),
         )
         for sex, most, power in (("Female", 2300, 1.05), ("Male", 2500, 0.9))
         for tenth, n in ((i, max(12, most // (1 + i * i))) for i in range(10))
@@ -155,37 +131,30 @@ def groups() -> GroupMetrics:
         seconds=0.8,
         people=9769,
         favourable=">50K",
-        everyone=Group(
-            values={},
-            size=9769,
-            small=False,
-            metrics={
-                "selection_rate": observed(2013, 9769),
-                "base_rate": observed(2341, 9769),
-                "true_positive_rate": observed(1377, 2341),
-                "false_positive_rate": observed(636, 7428),
-                "accuracy": observed(8169, 9769),
-                "precision": observed(1377, 2013),
-                "mean_score": between(0.2412, 0.2352, 0.2473, 9769, "empirical Bernstein"),
-                "calibration_gap": between(0.0016, -0.0061, 0.0093, 9769, "percentile bootstrap"),
-                "auc": between(0.8914, 0.8844, 0.8981, 9769, "DeLong"),
-            },
+        everyone=made_group(
+            {},
+            9769,
+            selection_rate=observed(2013, 9769),
+            base_rate=observed(2341, 9769),
+            true_positive_rate=observed(1377, 2341),
+            false_positive_rate=observed(636, 7428),
+            accuracy=observed(8169, 9769),
+            precision=observed(1377, 2013),
+            mean_score=between(0.2412, 0.2352, 0.2473, 9769, "empirical Bernstein"),
+            calibration_gap=between(0.0016, -0.0061, 0.0093, 9769, "percentile bootstrap"),
+            auc=between(0.8914, 0.8844, 0.8981, 9769, "DeLong"),
         ),
         breakdowns=(breakdown(("race",), races), breakdown(("sex",), sexes), breakdown(("race", "sex"), both)),
         calibration=(Breakdown(by=("sex",), groups=tuple(calibration), gaps=()),),
     )
 
 
+INDEPENDENT = "independent attributes, each as in the data"
+
+
 def estimated(value: float, low: float, high: float, n: int = 20_000) -> Quantity:
-    return Estimated(
-        value=value,
-        low=low,
-        high=high,
-        confidence=0.95,
-        n=n,
-        population="independent attributes, each as in the data",
-        method="Clopper-Pearson (exact)",
-    )
+    how = {"population": INDEPENDENT, "method": "Clopper-Pearson (exact)"}
+    return Estimated(value=value, low=low, high=high, confidence=0.95, n=n, **how)
 
 
 def rates() -> tuple[FlipRate, ...]:
@@ -195,44 +164,24 @@ def rates() -> tuple[FlipRate, ...]:
         (("sex",), 236, (0.0287, 0.0264, 0.0311)),
         (("race", "sex"), 342, (0.0405, 0.0378, 0.0433)),
     ):
-        found.append(
-            FlipRate(
-                over="data",
-                population="the people in the data",
-                protected=protected,
-                rate=observed(flips, 9769),
-                flips=flips,
-                n=9769,
-                queries=9769 * 10,
-            )
-        )
-        found.append(
-            FlipRate(
-                over="population",
-                population="independent attributes, each as in the data",
-                protected=protected,
-                rate=estimated(*wider),
-                flips=round(20_000 * wider[0]),
-                n=20_000,
-                queries=20_000 * 10,
-            )
-        )
+        for over, population, rate, count, n in (
+            ("data", "the people in the data", observed(flips, 9769), flips, 9769),
+            ("population", INDEPENDENT, estimated(*wider), round(20_000 * wider[0]), 20_000),
+        ):
+            shared = {"over": over, "population": population, "protected": protected}
+            found.append(FlipRate(rate=rate, flips=count, n=n, queries=n * 10, **shared))
     return tuple(found)
+
+
+REST = {"marital-status": "Married-civ-spouse", "occupation": "Exec-managerial"}
+REST |= {"capital-gain": "0", "hours-per-week": "45"}
 
 
 def profile(
     age: int, education: str, worse: dict[str, str], better: dict[str, str], gap: float, *, real: bool
 ) -> Profile:
     return Profile(
-        unprotected={
-            "age": str(age),
-            "workclass": "Private",
-            "education": education,
-            "marital-status": "Married-civ-spouse",
-            "occupation": "Exec-managerial",
-            "capital-gain": "0",
-            "hours-per-week": "45",
-        },
+        unprotected={"age": str(age), "workclass": "Private", "education": education, **REST},
         worse=Assignment(values=worse, label="<=50K", score=0.5 - gap / 2),
         better=Assignment(values=better, label=">50K", score=0.5 + gap / 2),
         gap=gap,
@@ -257,6 +206,19 @@ def individual() -> IndividualResult:
     )
 
 
+MIDDLE_AGED = {"age": "36 to 47", "education": "Bachelors, Masters"}
+
+
+def progress_point(i: int, certified: float, falsified: float) -> ProgressPoint:
+    shares = {"certified": certified * (1 - 0.7**i), "falsified": falsified * (1 - 0.8**i)}
+    return ProgressPoint(seconds=0.1 * 1.32**i, boxes=int(60 * 1.4**i), **shares)
+
+
+def attribute_slice(attribute: str, values: str, mass: float, unfair: float, undecided: float) -> AttributeSlice:
+    estimate = Estimate(unfair=unfair, low=0.8 * unfair, high=1.3 * unfair, confidence=0.99, n=4000)
+    return AttributeSlice(attribute=attribute, values=values, mass=mass, estimate=estimate, undecided=undecided)
+
+
 def certificate(protected: tuple[str, ...], certified: float, falsified: float, unfair: float) -> Certificate:
     pair = {"sex": ("Female", "Male"), "race": ("Black", "White")}
     undecided = max(0.0, 1 - certified - falsified)
@@ -279,41 +241,20 @@ def certificate(protected: tuple[str, ...], certified: float, falsified: float, 
         boxes=18_432,
         cpu_seconds=16.9,
         method="interval",
-        population="independent attributes, each as in the data",
+        population=INDEPENDENT,
         stopped_by="time",
         protected=protected,
         history=(
-            *(
-                ProgressPoint(
-                    seconds=0.1 * 1.32**i,
-                    boxes=int(60 * 1.4**i),
-                    certified=certified * (1 - 0.7**i),
-                    falsified=falsified * (1 - 0.8**i),
-                )
-                for i in range(18)
-            ),
+            *(progress_point(i, certified, falsified) for i in range(18)),
             ProgressPoint(seconds=17.2, boxes=18_432, certified=certified, falsified=falsified),
         ),
         regions=(
-            Subregion(
-                where={"age": "36 to 47", "education": "Bachelors, Masters"},
-                mass=0.081,
-                falsified=0.0031,
-                undecided=0.0117,
-            ),
+            Subregion(where=MIDDLE_AGED, mass=0.081, falsified=0.0031, undecided=0.0117),
             Subregion(where={"capital-gain": "3103 to 7688"}, mass=0.021, falsified=0.0012, undecided=0.0084),
             Subregion(where={"age": "48 to 61", "workclass": "Private"}, mass=0.13, falsified=0.0009, undecided=0.0061),
         ),
         slices=tuple(
-            AttributeSlice(
-                attribute=attribute,
-                values=values,
-                mass=1 / len(ranges),
-                estimate=Estimate(
-                    unfair=share * unfair, low=0.8 * share * unfair, high=1.3 * share * unfair, confidence=0.99, n=4000
-                ),
-                undecided=share * undecided,
-            )
+            attribute_slice(attribute, values, 1 / len(ranges), share * unfair, share * undecided)
             for attribute, ranges in (
                 ("age", {"17 to 35": 0.4, "36 to 53": 1.8, "54 to 71": 1.1, "72 to 90": 0.7}),
                 ("workclass", {"Private": 1.4, "Self-emp-not-inc": 0.9, "State-gov": 0.7}),
@@ -351,6 +292,10 @@ def finding(rules: dict[str, tuple[str, ...]], size: int, rate: float, **more: o
     )
 
 
+NEAR, FEW = {"low": -0.01, "high": 0.081}, {"race": ("Other",), "sex": ("Female",)}
+TOO_FEW = "only 21 people in the subgroup, fewer than 30"
+
+
 def subgroups(**more: object) -> SubgroupResult:
     """Two subgroups on their own, one of them explaining another; one that is not told from chance; two judged."""
     return SubgroupResult(
@@ -381,20 +326,18 @@ def subgroups(**more: object) -> SubgroupResult:
                 finding({"race": ("Black",)}, 1404, 0.19, found=False, adjusted_p=0.41),
             ),
             "judged": (
-                finding(
-                    {"race": ("Asian-Pac-Islander",)}, 432, 0.24, found=False, adjusted_p=0.37, low=-0.01, high=0.081
-                ),
-                RefusedRuleSet(
-                    rules={"race": ("Other",), "sex": ("Female",)},
-                    words="race Other, sex Female",
-                    size=21,
-                    rest=9748,
-                    reason="only 21 people in the subgroup, fewer than 30",
-                ),
+                finding({"race": ("Asian-Pac-Islander",)}, 432, 0.24, found=False, adjusted_p=0.37, **NEAR),
+                RefusedRuleSet(rules=FEW, words="race Other, sex Female", size=21, rest=9748, reason=TOO_FEW),
             ),
         }
         | more
     )
+
+
+LABELS = {"classes": ("<=50K", ">50K"), "favourable": ">50K"}
+VERSIONS = {"python": "3.11.9", "evenhand": "0.1.0"}
+TIME_UP = "the time limit of 60 s was used up"
+NO_NETWORK = "an HTTP endpoint answers questions, but its network cannot be seen"
 
 
 def full() -> AuditResult:
@@ -402,14 +345,7 @@ def full() -> AuditResult:
     return AuditResult(
         seed=0,
         seconds=41.7,
-        model=ModelCard(
-            name="AC-1.npz",
-            type="AdditiveNetwork",
-            classes=("<=50K", ">50K"),
-            favourable=">50K",
-            label_only=False,
-            white_box=True,
-        ),
+        model=ModelCard(name="AC-1.npz", type="AdditiveNetwork", label_only=False, white_box=True, **LABELS),
         data=DataCard(
             name="adult.csv",
             people=9769,
@@ -436,19 +372,9 @@ def full() -> AuditResult:
             certificate(("race",), 0.97786, 0.00417, 0.0127),
             certificate(("sex",), 0.9611, 0.0063, 0.0281),
         ),
-        not_run=(
-            SkippedAnalysis(
-                what="certification for race x sex", reason="the time limit of 60 s was used up: give it more"
-            ),
-        ),
+        not_run=(SkippedAnalysis(what="certification for race x sex", reason=f"{TIME_UP}: give it more"),),
         settings={"time_limit": 60.0, "population": "data", "confidence": 0.95, "samples": 20000, "seed": 0},
-        versions={
-            "python": "3.11.9",
-            "evenhand": "0.1.0",
-            "numpy": "2.1.0",
-            "scipy": "1.14.0",
-            "scikit-learn": "1.6.0",
-        },
+        versions={**VERSIONS, "numpy": "2.1.0", "scipy": "1.14.0", "scikit-learn": "1.6.0"},
         flip_rate=342 / 9769,
     )
 
@@ -456,13 +382,7 @@ def full() -> AuditResult:
 def minimal() -> AuditResult:
     """A label-only black box, few people, a group of nobody known, nothing proved, interrupted."""
     tiny = [group({"gender": "f"}, 12, 0.25), group({"gender": "m"}, 25, 0.4), group({"gender": "x"}, 0, 0.0)]
-    schema = Schema(
-        target=Target(name="hired", favourable="yes", values=("no", "yes")),
-        attributes=(
-            Attribute(name="grade", kind="integer", lower=0, upper=20),
-            Attribute(name="gender", kind="categorical", values=("f", "m", "x"), protected=True),
-        ),
-    )
+    schema = small_schema(grade=(0, 20), gender="f m x *")
     return AuditResult(
         seed=7,
         seconds=0.4,
@@ -473,7 +393,7 @@ def minimal() -> AuditResult:
             favourable="yes",
             label_only=True,
             white_box=False,
-            why_not="an HTTP endpoint answers questions, but its network cannot be seen",
+            why_not=NO_NETWORK,
         ),
         data=DataCard(
             name="people.csv",
@@ -490,24 +410,19 @@ def minimal() -> AuditResult:
             seconds=0.0,
             people=37,
             favourable="yes",
-            everyone=Group(
-                values={},
-                size=37,
-                small=False,
-                metrics={"selection_rate": observed(13, 37), "precision": Unknown(reason="nobody is selected")},
+            everyone=made_group(
+                {}, 37, selection_rate=observed(13, 37), precision=Unknown(reason="nobody is selected")
             ),
             breakdowns=(Breakdown(by=("gender",), groups=tuple(tiny), gaps=()),),
         ),
         individual=IndividualResult(seed=7, seconds=0.1, rates=(), examples=(), interrupted=True),
         certificates=(),
         not_run=(
-            SkippedAnalysis(
-                what="certification", reason="an HTTP endpoint answers questions, but its network cannot be seen"
-            ),
+            SkippedAnalysis(what="certification", reason=NO_NETWORK),
             SkippedAnalysis(what="the rest of the audit", reason="it was interrupted; what is here was found before"),
         ),
         settings={"time_limit": 60.0, "population": "data", "confidence": 0.95, "samples": 20000, "seed": 7},
-        versions={"python": "3.11.9", "evenhand": "0.1.0"},
+        versions=VERSIONS,
         flip_rate=None,
         interrupted=True,
     )
