@@ -107,7 +107,7 @@ def _require_equal_types(connection: Any, files: list[str], place: str) -> None:
     )
     # Names are compared without case, as by DuckDB. Fields of nested columns may have the same name.
     columns = connection.execute(
-        f"SELECT any_value(name), list(DISTINCT file_name), min({kind_of}), max({kind_of}), "
+        f"SELECT arg_min(name, file_name), list(DISTINCT file_name), min({kind_of}), max({kind_of}), "
         f"arg_min(file_name, {kind_of}), arg_max(file_name, {kind_of}) FROM parquet_schema($1) WHERE type IS NOT NULL "
         "GROUP BY lower(name) HAVING count(*) = count(DISTINCT file_name) ORDER BY min(lower(name))",
         [files],
