@@ -199,10 +199,10 @@ def _prove(
     workers: int | None,
 ) -> tuple[ProofRun, ProofOutcome]:
     """Prove the shares of one question, in which ``least`` different outcomes count as unfair treatment."""
-    started, processor = time.perf_counter(), time.process_time()
+    started, processor, clock = time.perf_counter(), time.process_time(), Clock()
     question = _question_of(model, population, config, least)
     method, prove = _choose_proof(question, config, prepare, recorder, workers)
-    run = ProofRun(question, config, RunClock(started, processor, time.perf_counter(), Clock()), say)
+    run = ProofRun(question, config, RunClock(started, processor, time.perf_counter(), clock), say)
     if recorder is not None:
         recorder.begin(question.query, model, method)
     outcome = prove(run)

@@ -102,7 +102,8 @@ def estimator_columns(box: EstimatorModel | NumberModel) -> Cells:
             return PassthroughCell(name)
         position = schema.position(name)
         single = Schema(target=schema.target, attributes=(schema.attributes[position],))
-        column_box = replace(box, schema=single, columns=(name,))
+        # A white box must not keep the model in memory.
+        column_box = replace(box, model=None, schema=single, columns=(name,))
         return column_cell(position, schema.attributes[position], partial(read, column_box))
 
     return cell_array([column(name) for name in box.columns or schema.names])

@@ -145,7 +145,9 @@ def leaf_table_of(query: TreeQuery) -> LeafTable:
                 location=query.model.name,
                 hint="train fewer or smaller trees",
             )
-    return _build_table(query, Paths(*map(np.concatenate, zip(*leaves, strict=True))), is_set, _members_of(masks))
+    whole = Paths(*map(np.concatenate, zip(*leaves, strict=True)))
+    leaves.clear()  # of large forests, they take as much memory as all other tables
+    return _build_table(query, whole, is_set, _members_of(masks))
 
 
 def _members_of(masks: dict[bytes, int]) -> Booleans:
@@ -256,11 +258,11 @@ def _build_table(query: TreeQuery, leaves: Paths, is_set: Booleans, members: Boo
         bits = (np.arange(256)[:, None] >> np.arange(8)) & 1
         set_weights[i] = weights.reshape(8, 8) @ bits.T
     keys, last = leaves.keys[order], query.counts.astype(np.int64) - 1
-    leaf, tested = np.nonzero(keys != np.where(is_set, set_key(0, last), range_key(0, last)))
+    tests = keys != np.where(is_set, set_key(0, last), range_key(0, last))
     return LeafTable(
         keys=keys,
-        tested=tested.astype(np.int32),
-        first=np.searchsorted(leaf, np.arange(len(keys) + 1)),
+        tested=np.broadcast_to(np.arange(len(last), dtype=np.int32), tests.shape)[tests],
+        first=np.concatenate([[0], np.cumsum(tests.sum(axis=1))]),
         values=values,
         tree=tree[order].astype(np.int32),
         mask=leaves.mask[order].astype(np.int32),
@@ -289,8 +291,9 @@ def leaf_chances(table: LeafTable) -> Floats:
     for i, keys in enumerate(table.keys.T):
         before = table.cumulative[table.offsets[i] : table.offsets[i + 1]]
         if table.is_set[i]:
-            octets = [(keys >> np.uint64(8 * octet)) & np.uint64(255) for octet in range(8)]
-            weight = np.sum([table.set_weights[i, octet, bits] for octet, bits in enumerate(octets)], axis=0)
+            weight = np.zeros(len(keys))
+            for octet in range(8):
+                weight += table.set_weights[i, octet, (keys >> np.uint64(8 * octet)) & np.uint64(255)]
         else:
             weight = before[(keys >> np.uint64(32)) + np.uint64(1)] - before[keys & HALF]
         chances *= weight / before[-1]
