@@ -38,7 +38,7 @@ export class ShieldPage extends StreamPage {
       most: MOST,
       skipped: ["checkpoint"],
       marked: "only interventions",
-      heads: [["No.", "number"], ["Time", ""], ["Id", "id"], ["Group", ""], ["Recommended", ""], ["Decided", ""], ["Why", ""], ["Bias with", "number"], ["without", "number"]],
+      heads: [["No.", "number"], ["Time", ""], ["ID", "id"], ["Group", ""], ["Recommended", ""], ["Decided", ""], ["Why", ""], ["Bias with", "number"], ["without", "number"]],
     });
     this.start = h("div");
     this.facts = h("div");
