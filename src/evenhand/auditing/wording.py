@@ -214,9 +214,11 @@ def headlines(audit: AuditResult) -> list[str]:
         )
     if audit.certificates:
         certificate = min(audit.certificates, key=lambda certificate: certificate.certified)
+        changing = certificate.falsified
+        other = f"; for {percent_at_least(changing)} it is proved that it changes" if changing else ""
         sentences.append(
             f"For {percent_at_least(certificate.certified)} of {SIMULATED} it is proved that the decision does not "
-            f"change with {' or '.join(certificate.protected)}."
+            f"change with {' or '.join(certificate.protected)}{other}."
         )
     not_measured = Unknown(reason="no label is favourable")
     small = [
