@@ -6,10 +6,11 @@ import pytest
 
 from evenhand.datasets import open_data, read_frame
 from evenhand.datasets import rows as opened
-from evenhand.errors import DataError, MissingExtraError
+from evenhand.errors import DataError, MissingExtraError, TableWarning
 
 duckdb = pytest.importorskip("duckdb", reason="needs the extra duckdb")
-pytest.importorskip("pyarrow", reason="needs the extra parquet")
+pa = pytest.importorskip("pyarrow", reason="needs the extra parquet")
+parquet = pytest.importorskip("pyarrow.parquet", reason="needs the extra parquet")
 
 
 def people(n, seed=0):
@@ -89,6 +90,29 @@ def test_types_of_the_first_file_do_not_change_the_others(tmp_path, first, secon
     assert sorted(read.dropna()) == sorted(value for value in (*first, *second) if value is not None)
 
 
+@pytest.mark.parametrize("kind", ["int64", "double", "bool", "timestamp[us]"])
+def test_a_column_without_values_has_any_type_but_words(tmp_path, kind):
+    write_files(tmp_path / "rows", pd.DataFrame({"x": ["a"]}), pd.DataFrame({"x": ["b"]}))
+    empty = pa.table({"x": pa.nulls(3, pa.type_for_alias(kind))})
+    parquet.write_table(empty, tmp_path / "rows" / "c.parquet")
+    read = read_frame(tmp_path / "rows")["x"]
+    assert (sorted(read.dropna()), len(read)) == (["a", "b"], 5)
+
+
+def test_names_of_folders_are_columns(folder):
+    for path, code in [(folder / "a.parquet", "01"), (folder / "more" / "b.parquet", "02")]:
+        (folder / f"region={code}" / "year=2026").mkdir(parents=True)
+        path.rename(folder / f"region={code}" / "year=2026" / "a.parquet")
+    assert read_frame(folder).groupby(["region", "year"]).size().to_dict() == {("01", 2026): 30, ("02", 2026): 20}
+
+
+def test_all_parquet_files_of_a_folder_are_read_and_other_tables_named(folder):
+    (folder / "a.parquet").rename(folder / "A.PARQUET")
+    (folder / "rest.csv").write_text("sex,hired\nF,1\n")
+    with pytest.warns(TableWarning, match=r"only the Parquet files are read, not rest\.csv"):
+        assert count(open_data(folder)) == 50
+
+
 @pytest.mark.parametrize(
     ("place", "message"),
     [
@@ -99,6 +123,8 @@ def test_types_of_the_first_file_do_not_change_the_others(tmp_path, first, secon
         ("flags", "column 'zip' holds numbers in flags/b.parquet and booleans in flags/a.parquet"),
         ("dates", "column 'zip' holds numbers in dates/b.parquet and dates in dates/a.parquet"),
         ("lacking", "lacking/b.parquet has no column 'zip'"),
+        ("case", "two columns are called 'zip'"),
+        ("keys", "the files and the names of their folders have a column 'id'"),
         ("duckdb:///people.duckdb", "expected a file and a table"),
         ("duckdb://people.duckdb?table=x", "expected a file and a table"),
         ("duckdb:///none.duckdb?table=x", "there is no file 'none.duckdb'"),
@@ -115,6 +141,9 @@ def test_what_cannot_be_opened_is_refused(folder, database, tmp_path, monkeypatc
     for kind, codes in {"words": ["01", "02"], "flags": [True, False], "dates": pd.to_datetime(["2025"] * 2)}.items():
         write_files(tmp_path / kind, some.assign(ZIP=codes).rename(columns={"ZIP": "zip"}), some)
     write_files(tmp_path / "lacking", some.rename(columns={"ZIP": "zip"}), some[["id"]])
+    write_files(tmp_path / "case", some.assign(zip=3), some.assign(zip=3))
+    (tmp_path / "keys").mkdir()
+    write_files(tmp_path / "keys" / "id=3", some, some)
     with pytest.raises(DataError, match=message):
         open_data(place)
 

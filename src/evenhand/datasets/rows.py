@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import glob
+import os
 import re
 import tempfile
+import warnings
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, unquote_plus
 
-from evenhand.core.text import suggest_name
-from evenhand.errors import DataError, MissingExtraError
+from evenhand.core.text import list_some, suggest_name
+from evenhand.errors import DataError, MissingExtraError, TableWarning
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,6 +30,9 @@ PARQUET = (".parquet", ".pq")
 WORKBOOKS = (".xlsx", ".xlsm")
 JSON_LINES = (".jsonl", ".ndjson")
 """Suffixes of files with typed columns."""
+
+TABLES = {*PARQUET, *WORKBOOKS, *JSON_LINES, ".csv", ".tsv"}
+"""Suffixes of tables, which may be followed by that of a compression."""
 
 
 def names_rows(place: str | Path) -> bool:
@@ -89,8 +94,10 @@ def _open_rows(place: str) -> Any:
             return _open_table(duckdb, place)
         connection = connect(duckdb)
         _require_equal_types(connection, files, place)
+        keys = _list_keys(files, place)
         # By default, DuckDB would convert the columns of all files to the types of the first, and cut off fractions.
-        rows = connection.read_parquet(files, union_by_name=True)
+        rows = connection.read_parquet(files, union_by_name=True, hive_partitioning=bool(keys))
+        _require_names(connection, rows.columns, keys, files, place)
         numbers = ", ".join(f'"{name}"' for name in rows.columns if is_row_number(name))
         return rows.project(f"* EXCLUDE ({numbers})") if numbers else rows
     except duckdb.Error as error:
@@ -98,12 +105,18 @@ def _open_rows(place: str) -> Any:
 
 
 def _require_equal_types(connection: Any, files: list[str], place: str) -> None:
-    """Reject a column that some files lack, or that is of different kinds, which DuckDB would fill in or convert."""
+    """Reject a column that some files lack, or that is of different kinds, which DuckDB would fill in or convert.
+
+    A column without values may have any type but words, to which DuckDB would convert the numbers of other files.
+    """
     meaning = "coalesce(logical_type, converted_type, '')"
     kind_of = (
-        f"CASE WHEN {meaning} = 'NullType()' THEN NULL WHEN type = 'BOOLEAN' THEN 'booleans' "
-        f"WHEN type = 'INT96' OR {meaning} ILIKE 'date%' OR {meaning} ILIKE 'time%' THEN 'dates' "
-        f"WHEN type = 'BYTE_ARRAY' AND {meaning} NOT ILIKE 'decimal%' THEN 'words' ELSE 'numbers' END"
+        f"CASE WHEN {meaning} = 'NullType()' THEN NULL "
+        f"WHEN type = 'BYTE_ARRAY' AND {meaning} NOT ILIKE 'decimal%' THEN 'words' "
+        "WHEN (file_name, name) IN (SELECT (file_name, path_in_schema) FROM parquet_metadata($1) "
+        "GROUP BY file_name, path_in_schema HAVING sum(num_values) = sum(stats_null_count)) THEN NULL "
+        "WHEN type = 'BOOLEAN' THEN 'booleans' "
+        f"WHEN type = 'INT96' OR {meaning} ILIKE 'date%' OR {meaning} ILIKE 'time%' THEN 'dates' ELSE 'numbers' END"
     )
     # Names are compared without case, as by DuckDB. Fields of nested columns may have the same name.
     columns = connection.execute(
@@ -120,6 +133,25 @@ def _require_equal_types(connection: Any, files: list[str], place: str) -> None:
         if len(present) < len(files):
             lacking = next(path for path in files if path not in present)
             raise DataError(f"{lacking} has no column {name!r}", location=place, hint=hint)
+
+
+def _list_keys(files: list[str], place: str) -> set[str]:
+    """List the columns in the names of folders, such as ``year`` in ``year=2026/a.parquet``."""
+    root = place if Path(place).is_dir() else os.path.commonpath(files)
+    folders = {folder for file in files for folder in Path(file).relative_to(root).parts[:-1]}
+    return {folder.partition("=")[0] for folder in folders if "=" in folder}
+
+
+def _require_names(connection: Any, columns: list[str], keys: set[str], files: list[str], place: str) -> None:
+    """Reject columns whose names differ only in case, which DuckDB renames or replaces."""
+    names = {name for (name,) in connection.execute("SELECT name FROM parquet_schema($1)", [files]).fetchall()}
+    hint = "rename one of the columns"
+    for name in columns:
+        if name not in names | keys:
+            message = f"two columns are called {name.rpartition('_')[0]!r}, or differ from it only in case"
+            raise DataError(message, location=place, hint=hint)
+    for key in sorted(keys & names):
+        raise DataError(f"the files and the names of their folders have a column {key!r}", location=place, hint=hint)
 
 
 def read_rows(place: str | Path) -> pd.DataFrame:
@@ -157,11 +189,20 @@ def list_files(text: str) -> list[str]:
 
     Raises:
         DataError: There are no such files.
+
+    Warns:
+        TableWarning: The folder also has tables in other formats, which are left out.
     """
     if Path(text).is_dir():
-        paths = [path for suffix in PARQUET for path in Path(text).rglob(f"*{suffix}")]
         # As in Spark and pyarrow, names that begin with a dot or an underscore are not data.
-        files = sorted(str(path) for path in paths if not re.search(r"(^|/)[._]", path.relative_to(text).as_posix()))
+        paths = [
+            path for path in Path(text).rglob("*") if not re.search(r"(^|/)[._]", path.relative_to(text).as_posix())
+        ]
+        files = sorted(str(path) for path in paths if path.suffix.lower() in PARQUET)
+        others = [path.name for path in paths if {*map(str.lower, path.suffixes)} & TABLES and str(path) not in files]
+        if files and others:
+            message = f"{text}: only the Parquet files are read, not {list_some(sorted(others))}"
+            warnings.warn(message, TableWarning, stacklevel=2)
     else:
         files = [text] if Path(text).exists() else sorted(glob.glob(text, recursive=True))
     files = list({Path(file).resolve(): file for file in reversed(files)}.values())[::-1]  # a link is not a second file
