@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import evenhand
 from evenhand import auditing
 from evenhand.datasets import open_data
-from evenhand.errors import EvenhandError, OptionError
+from evenhand.errors import DataError, EvenhandError, OptionError
 from evenhand.groups import DecisionRoles
 from evenhand.schema import Schema, counted
 from evenhand.subgroups import find_subgroups_of_decisions
@@ -190,6 +190,14 @@ def test_what_needs_every_person_is_refused(roles, config, message):
     with pytest.raises(EvenhandError, match=message) as error:
         auditing.audit_decisions(DecisionRoles(**COUNTED | roles).read(rows), **config)
     assert error.value.hint
+
+
+def test_columns_may_have_any_name_but_no_lists():
+    frame = people(200, 4, gaps=False).rename(columns={"sex": "sex.1", "selected": "selected "})
+    compare(frame, {"decision": "selected ", "protected": ["sex.1"]})
+    polars = pytest.importorskip("polars", reason="needs the extra polars")
+    with pytest.raises(DataError, match="several values per cell"):
+        DecisionRoles("y", ["x"]).read(polars.LazyFrame({"x": [["F", "M"], ["M"]], "y": [0, 1]}))
 
 
 def test_scores_that_are_not_numbers_are_named():

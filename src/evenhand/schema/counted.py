@@ -74,6 +74,9 @@ def count_rows(frame: Any, columns: Sequence[str], location: str = "data") -> Co
     rows, by = nw.from_native(frame).lazy(), list(dict.fromkeys(columns))
     head = collect(rows.select(by).head(LOOKED_AT))
     for name in by:
+        if head.schema[name].is_nested():
+            hint = "leave it out, or convert it to numbers or text"
+            raise DataError(f"column {name!r} has several values per cell", location=location, hint=hint)
         distinct = head[name].n_unique()
         if distinct > MOST_VALUES:
             raise DataError(
@@ -82,10 +85,13 @@ def count_rows(frame: Any, columns: Sequence[str], location: str = "data") -> Co
                 location=location,
                 hint="bin its values, leave it out, or read a sample of the rows into memory",
             )
-    cells = collect(rows.group_by(*by).agg(nw.len().alias(COUNT)).with_columns(nw.col(COUNT).cast(nw.Int64)))
+    plain = {name: f"evenhand_{i}" for i, name in enumerate(by)}  # narwhals does not quote keys for DuckDB
+    keyed = rows.select(nw.col(name).alias(key) for name, key in plain.items()).group_by(*plain.values())
+    cells = collect(keyed.agg(nw.len().alias(COUNT)).with_columns(nw.col(COUNT).cast(nw.Int64)))
     if not len(cells):
         raise DataError("there are no rows", location=location)
-    cells = cells.sort(by, nulls_last=True)  # engines return cells in any order
+    # engines return cells in any order
+    cells = cells.rename({key: name for name, key in plain.items()}).sort(by, nulls_last=True)
     counts = np.asarray(cells[COUNT].to_numpy(), dtype=np.int64)
     return CodedTable(cells.select(by), counts, location, partial(locate_value, frame))
 
