@@ -40,7 +40,7 @@ def test_no_word_of_an_outcome_is_counted_without_a_statement(words):
     try:
         decisions = read(words, favourable="hired")
     except EvenhandError:
-        one_label = set(words) == {"hired", "NA"} and words.count("NA") > words.count("hired")
+        one_label = set(words) == {"hired", "NA"} and words.count("NA") > len(words) / 10
         assert {"Hired", "hired "} & set(words) or {"rejected", "pending"} <= set(words) or one_label
     else:
         known = [word for word in words if word != "NA"]
@@ -205,8 +205,13 @@ def test_a_true_label_that_contradicts_the_decisions_is_refused():
 
 
 def test_decisions_that_are_recorded_only_if_favourable_are_refused():
-    with pytest.raises(DataError, match="only the favourable decision"):
-        read(["yes", None, None, None, "yes"], favourable="yes")
+    for decisions in (["yes", None, None, None, "yes"], ["yes", "yes", "yes", "unknown", "yes"]):
+        with pytest.raises(DataError, match="only the favourable decision"):
+            read(decisions, favourable="yes")
+
+
+def test_a_dash_is_a_decision_beside_a_plus():
+    assert read(["+", "-", None, "-", "+"], favourable="+").selected.tolist() == [True, False, False, True]
 
 
 SEX = ["F", "M"] * 10

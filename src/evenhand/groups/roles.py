@@ -42,6 +42,9 @@ from evenhand.schema.table import (
 )
 from evenhand.schema.thresholds import PERCENT, Threshold
 
+MOSTLY = 0.9
+"""If all decisions are favourable, at least this fraction of the rows must have one."""
+
 
 @dataclass(frozen=True)
 class DecisionRoles:
@@ -315,10 +318,10 @@ def _require_both_outcomes(decisions: DecisionLabels, column: OutcomeColumn) -> 
     """Reject decisions that are recorded only if they are favourable, so that every rate would be 1."""
     counts = np.ones(len(decisions.labelled)) if column.coded.counts is None else column.coded.counts
     recorded, people = counts[decisions.labelled].sum(), counts.sum()
-    if recorded and decisions.favourable[decisions.labelled].all() and recorded < people / 2:
+    if recorded and decisions.favourable[decisions.labelled].all() and recorded < MOSTLY * people:
         raise DataError(
             f"column {column.name!r} contains only the favourable decision, and {int(people - recorded):,} of "
-            f"{int(people):,} cells are empty",
+            f"{int(people):,} cells are empty or unknown",
             hint="if an empty cell means an unfavourable decision, fill it in; otherwise remove these rows",
         )
 

@@ -284,9 +284,9 @@ class OutcomeColumn:
     def known_words(self, explicit: Collection[Value] = ()) -> list[Value]:
         """List the labels that do not mean "unknown". Explicit labels, in any spelling, never do.
 
-        A number is a code for "unknown" only if all other numbers are 0 and 1.
+        A number is a code for "unknown" only if all other numbers are 0 and 1. A dash is a label beside ``+``.
         """
-        keys = set(map(outcome_key, explicit))
+        keys = {*map(outcome_key, explicit), *("-\u2013\u2014" if "+" in self.words else ())}
         known = [word for word in self.words if outcome_key(word) in keys or not means_unknown(word, outcome=True)]
         numbers = [word for word in known if not isinstance(word, str)]
         codes = [code for code in unknown_codes(numbers) if outcome_key(code) not in keys]
