@@ -187,7 +187,7 @@ def test_states_are_values(mode):
 
     def run(keeper, seed):
         rng, outcomes = random.Random(seed), []
-        keeper.set_seed(seed)
+        keeper.random.seed(seed)
         for _ in range(50):
             admission = keeper.admit(["leader"])
             described = admission.to_dict()

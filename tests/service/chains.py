@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 from counting import Counting
 
+from evenhand.core.canonical_json import canonical_json, hash_json
 from evenhand.service import Ledger
-from evenhand.service.store.chain import canonical_json, hash_json
 from evenhand.service.store.database import read_heads, read_log, read_state
 
 

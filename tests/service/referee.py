@@ -212,7 +212,7 @@ class GuardReferee(Referee):
     def again(self, number, said):
         asked, output = said["input"], said["output"]
         assert said["before"] == self.enforcer.items_until_due(), f"{self.stream}: counters before entry {number}"
-        self.enforcer.set_seed(number)
+        self.enforcer.random.seed(number)
         what = asked["op"]
         if what == "admit":
             admission = self.enforcer.admit(asked["conditions"], fixed=asked.get("fixed", ()))

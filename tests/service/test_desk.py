@@ -15,7 +15,7 @@ from service_settings import PLAN as LONG_PLAN
 
 from evenhand.errors import AccessError, DecisionError, StoreError
 from evenhand.service import Ledger
-from evenhand.service.generation.limiter import ConcurrencyLimiter
+from evenhand.service.generation.guards import ConcurrencyLimiter
 from evenhand.service.state_machines import ShieldMachine
 from evenhand.service.store import retry_queue
 from evenhand.service.store.retry_queue import RetryQueue

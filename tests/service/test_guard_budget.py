@@ -16,7 +16,7 @@ from evenhand.errors import DecisionError
 from evenhand.genai.backends.studio import Studio
 from evenhand.service.generation.guards import build_guard_machine
 from evenhand.service.settings import ServedGuardConfig
-from evenhand.service.spending import to_micro
+from evenhand.service.state_machines import to_micro
 from genai_upstream import Upstream
 from support import scaled
 

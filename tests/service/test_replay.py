@@ -9,10 +9,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from worked_streams import PARITY, STREAMS, open_worked, work
 
+from evenhand.core.canonical_json import canonical_json
 from evenhand.errors import DataError, OptionError
 from evenhand.service import Database
 from evenhand.service.replay.replay import ServiceReplay, parse_line, read_lines, replay_log
-from evenhand.service.store.chain import canonical_json
 from evenhand.service.store.database import read_log
 from evenhand.shields import read_plan, save_policy, synthesize
 from support import scaled

@@ -8,11 +8,11 @@ import pytest
 from sqlalchemy import delete, func, insert, select, update
 from worked_streams import STREAMS, open_worked, work
 
+from evenhand.core.canonical_json import hash_json
 from evenhand.errors import StoreError
 from evenhand.service import Database, replay_stored_logs
 from evenhand.service.replay.replay import ServiceReplay
 from evenhand.service.replay.replay_store import StoreReplay
-from evenhand.service.store.chain import hash_json
 from evenhand.service.store.database import read_heads, read_log
 from evenhand.service.store.tables import STREAM_TABLES, answers, checkpoints, entries, pictures, streams
 

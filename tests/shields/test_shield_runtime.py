@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive_shield import Naive, plan, policy
 
+from evenhand.core.canonical_json import hash_json
 from evenhand.errors import DecisionError
 from evenhand.shields import PeriodicShield, Shield
 from evenhand.shields.runtime.certificate import PROMPT_FROM_HERE
-from evenhand.shields.runtime.shield import Decision, DecisionReason, _state_checksum
+from evenhand.shields.runtime.shield import Decision, DecisionReason
 from support import scaled
 
 
@@ -114,7 +115,7 @@ def refuse(shield, change):
     good = shield.state()
     state = copy.deepcopy(good)
     change(state)
-    state["checksum"] = _state_checksum({key: value for key, value in state.items() if key != "checksum"})
+    state["checksum"] = hash_json({key: value for key, value in state.items() if key != "checksum"})
     with pytest.raises(DecisionError) as caught:
         shield.load(state)
     assert caught.value.code == "state"

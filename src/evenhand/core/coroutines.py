@@ -1,18 +1,19 @@
 """Run the same coroutines in an event loop, or synchronously without one.
 
 Code that waits checks ``is_blocking``, and either blocks or awaits. In an event loop, ``call`` awaits methods that are
-decorated with ``blocks``, and runs all other functions in a thread.
+decorated with ``blocks``, calls functions that are decorated with ``never_blocks``, and runs all others in a thread.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
 from functools import partial, wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")
 Owner = TypeVar("Owner")
 
@@ -50,34 +51,26 @@ def blocks(
     def wait(owner: Owner, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return run_blocking(method(owner, *args, **kwargs))
 
-    wait.awaited = method  # type: ignore[attr-defined]  # read by `_async_variant`
+    wait.awaited = method  # type: ignore[attr-defined]  # read by `call`
     return wait
 
 
-def _async_variant(function: Callable[..., Any]) -> Callable[..., Awaitable[Any]] | None:
-    """Return the async variant of a function. None if there is none."""
-    # The variant of a callable object is that of its method.
-    if not hasattr(function, "__name__"):
-        function = cast(Any, function).__call__
-    variant = getattr(function, "awaited", None)
-    owner = getattr(function, "__self__", None)
-    return variant if variant is None or owner is None else partial(variant, owner)
+def never_blocks(function: F) -> F:
+    """Decorate a function that never waits, so that `call` runs it in the event loop itself."""
+    function.never_blocks = True  # type: ignore[attr-defined]  # read by `call`
+    return function
 
 
 async def call(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call a function. In an event loop, await its async variant, or run it in a thread if it has none."""
-    if is_blocking():
+    """Call a function. In an event loop, await its async variant, or run it in a thread if it has none and may wait."""
+    # The decorations of a callable object are those of its method.
+    method: Any = function if hasattr(function, "__name__") else cast(Any, function).__call__
+    if is_blocking() or hasattr(method, "never_blocks"):
         return function(*args, **kwargs)
-    variant = _async_variant(function)
-    if variant is not None:
-        return cast(T, await variant(*args, **kwargs))
-    return await _call_in_thread(partial(function, *args, **kwargs))
-
-
-async def call_nonblocking(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call a function that does not block. In an event loop, await its async variant if it has one."""
-    variant = None if is_blocking() else _async_variant(function)
-    return function(*args, **kwargs) if variant is None else cast(T, await variant(*args, **kwargs))
+    if not hasattr(method, "awaited"):
+        return await _call_in_thread(partial(function, *args, **kwargs))
+    owner = getattr(method, "__self__", None)
+    return cast(T, await method.awaited(*(() if owner is None else (owner,)), *args, **kwargs))
 
 
 async def _call_in_thread(function: Callable[[], T]) -> T:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
-from evenhand.core.coroutines import blocks, call, gather
+from evenhand.core.coroutines import blocks, call, gather, never_blocks
 from evenhand.errors import ModelError, OptionError
 from evenhand.genai.backends.generator import WordMatcher
 from evenhand.genai.backends.openai_service import OpenAIChat, at_zero_temperature, choice_question, quote_text
@@ -92,13 +92,13 @@ class KeywordJudge:
             },
         )
 
-    @blocks
-    async def conditions(self, prompt: str) -> frozenset[str]:
+    @never_blocks
+    def conditions(self, prompt: str) -> frozenset[str]:
         """Return the conditions with a keyword in the prompt."""
         return frozenset(name for name, matcher in self._conditions.items() if matcher.is_in(prompt))
 
-    @blocks
-    async def fixed_groups(self, prompt: str) -> frozenset[str]:
+    @never_blocks
+    def fixed_groups(self, prompt: str) -> frozenset[str]:
         """Return the groups with words for one of their values in the prompt."""
         return frozenset(
             group for group, matchers in self._groups.items() if any(matcher.is_in(prompt) for matcher in matchers)

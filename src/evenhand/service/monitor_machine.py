@@ -7,13 +7,13 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from evenhand.core.canonical_json import hash_json
 from evenhand.errors import DecisionError
 from evenhand.monitoring.config import MonitorConfig
 from evenhand.monitoring.events import Event
 from evenhand.monitoring.monitor import Monitor
 from evenhand.monitoring.state import monitor_to_dict, restore_monitor
 from evenhand.service.state_machines import Operation, StateMachine
-from evenhand.service.store.chain import hash_json
 
 MOST_OPERATIONS = 256
 """Number of operations after which the state is saved, which is also the maximum number replayed at startup.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from evenhand.core.canonical_json import hash_json
 from evenhand.errors import DataError, EvenhandError, OptionError
 from evenhand.genai.enforcement.enforcer import Enforcer
 from evenhand.genai.spec.specification import GenerationConfig
@@ -12,7 +13,6 @@ from evenhand.monitoring.config import read_monitor_config
 from evenhand.service.monitor_machine import MonitorMachine
 from evenhand.service.shields import policy_of_plan
 from evenhand.service.state_machines import GuardMachine, KeyMachine, ShieldMachine, StateMachine
-from evenhand.service.store.chain import hash_json
 from evenhand.shields.policy.policy import ShieldPolicy
 from evenhand.shields.spec.configuration import read_plan
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from evenhand.errors import DecisionError
 from evenhand.genai.enforcement.enforcer import ADMISSION, Admission, Enforcer, ItemOutcome
-from evenhand.service.spending import SpendingTally
 from evenhand.shields.policy.periodic import PeriodicShield
 from evenhand.shields.policy.policy import ShieldPolicy
 from evenhand.shields.runtime.shield import Shield
@@ -84,6 +83,13 @@ class StateMachine(ABC):
         """
         return None
 
+
+GENESIS_HASH = "0" * 64
+"""Previous hash of the first entry of a log.
+
+Each entry has the hash of a list: the hash of the previous entry, the stream, the number from 0, the time in seconds
+since 1970, and the canonical JSON text of the body. The log is therefore append-only.
+"""
 
 KEY_STREAM = "evenhand:keys"
 """Name of the stream. It is not a valid name for a shield or guard."""
@@ -234,6 +240,73 @@ class ShieldMachine(Shield, StateMachine):
         return {**output, "certificate": self._certificate}
 
 
+MICRO = 1_000_000
+"""Number of millionths in one unit of the currency."""
+
+HOURS = 24
+"""Number of hours that a daily budget covers."""
+
+SECONDS = 3600
+
+
+def to_micro(amount: float) -> int:
+    """Convert an amount to millionths, rounded up."""
+    return -int(-round(amount * MICRO, 3) // 1)
+
+
+class SpendingTally:
+    """Hourly spending of a guard on its generator, including amounts reserved for running requests.
+
+    Amounts are integers in millionths of the currency, so that sums are exact and replays give equal results.
+
+    Operations have ``cost`` and the ``hour`` since 1970. Admissions have a ``budget``: the ``hour``, the ``caps`` for
+    ``hour`` and ``day``, and the ``reserve`` of the request until it is complete.
+    """
+
+    def __init__(self) -> None:
+        self._by_hour: dict[int, int] = {}
+
+    def state(self) -> list[list[int]]:
+        """Return the JSON-serialisable spending of each hour."""
+        return list(map(list, sorted(self._by_hour.items())))
+
+    def load(self, state: Sequence[Sequence[int]]) -> None:
+        """Load a state that ``state`` returned."""
+        self._by_hour = {int(hour): int(cost) for hour, cost in state}
+
+    def count(self, operation: Mapping[str, Any]) -> None:
+        """Count the cost of an operation."""
+        cost, hour = operation.get("cost", 0), operation.get("hour", 0)
+        if cost:
+            self._by_hour[hour] = self._by_hour.get(hour, 0) + cost
+            latest = max(self._by_hour)
+            self._by_hour = {past: spent for past, spent in self._by_hour.items() if past > latest - HOURS}
+
+    def check(self, budget: Mapping[str, Any], reserved: int) -> None:
+        """Check that the budget covers an admission.
+
+        Args:
+            budget: Budget of the admission.
+            reserved: Amount reserved for running requests.
+
+        Raises:
+            DecisionError: A cap could be exceeded.
+        """
+        now = budget["hour"]
+        for name, hours in (("hour", 1), ("day", HOURS)):
+            cap = budget["caps"].get(name)
+            # Return the spending of the last hours, including the current one.
+            spent = sum(cost for hour, cost in self._by_hour.items() if now - hours < hour <= now)
+            if cap is not None and spent + reserved + budget["reserve"] > cap:
+                under_way = f" and {reserved / MICRO:g} is reserved for running requests" if reserved else ""
+                so_far = f"{spent / MICRO:g} is spent{under_way}"
+                raise DecisionError(
+                    f"the budget of the {name}, {cap / MICRO:g}, does not cover the request: {so_far}",
+                    code="budget",
+                    hint=f"retry in the next hour, or raise {name} under budget of the guard",
+                )
+
+
 GUARD_OPERATIONS = ("admit", "complete", "fail", "abandon", "record")
 
 
@@ -311,7 +384,7 @@ class GuardMachine(StateMachine):
 
     def apply(self, operation: Operation, number: int) -> dict[str, Any]:
         # Draws among equally urgent values depend on the entry only, so that a replay draws the same.
-        self.enforcer.set_seed(number)
+        self.enforcer.random.seed(number)
         name = operation.get("op")
         answer: dict[str, Any] = {}
         if name == "admit":

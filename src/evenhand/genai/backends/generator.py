@@ -180,13 +180,18 @@ class WordMatcher:
 
     def is_in(self, text: str) -> bool:
         """Check whether any of the words is in the text."""
-        # Invisible characters may occur within a word or between words.
-        for folded in {_fold(text), _fold(_IGNORABLE.sub(" ", text))}:
-            # The text may add accents to a keyword, but must contain the accents of the keyword.
-            without_marks = _MARKS.sub("", unicodedata.normalize("NFD", folded))
-            if self._pattern.search(folded) or self._pattern.search(unicodedata.normalize("NFC", without_marks)):
-                return True
-        return False
+        return any(map(self._pattern.search, _spellings(text)))
+
+
+@lru_cache(maxsize=16)
+def _spellings(text: str) -> frozenset[str]:
+    """Fold a text in all ways in which words are searched. Cached, because many words are searched in each text."""
+    # Invisible characters may occur within a word or between words.
+    spellings = {_fold(text), _fold(_IGNORABLE.sub(" ", text))}
+    # The text may add accents to a keyword, but must contain the accents of the keyword.
+    return frozenset(spellings) | {
+        unicodedata.normalize("NFC", _MARKS.sub("", unicodedata.normalize("NFD", folded))) for folded in spellings
+    }
 
 
 def _fold(text: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -131,7 +130,7 @@ class OpenAIImages:
             content = packed.partition(",")[2] if packed.startswith("data:") else packed
             try:
                 data = base64.b64decode("".join(content.split()), validate=True)
-            except (binascii.Error, ValueError):
+            except ValueError:
                 raise ModelError("the picture in the answer is not base64", location=self.wire.url) from None
         elif isinstance(address, str) and address:
             data = await call(self.wire.fetch, address)

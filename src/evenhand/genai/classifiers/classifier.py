@@ -6,7 +6,7 @@ import base64
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
-from evenhand.core.coroutines import blocks, call, gather
+from evenhand.core.coroutines import blocks, call, gather, never_blocks
 from evenhand.errors import DataError, ModelError, OptionError
 from evenhand.genai.backends.generator import Item, WordMatcher
 from evenhand.genai.backends.openai_service import OpenAIChat, at_zero_temperature, choice_question, quote_text
@@ -74,8 +74,8 @@ class LexiconClassifier:
             group: {value: WordMatcher(words) for value, words in values.items()} for group, values in groups.items()
         }
 
-    @blocks
-    async def classify(self, item: Item) -> dict[str, str | None]:
+    @never_blocks
+    def classify(self, item: Item) -> dict[str, str | None]:
         """Return the value of each group. Raises a DataError if the item is not text."""
         text = item.text
         values: dict[str, str | None] = {}

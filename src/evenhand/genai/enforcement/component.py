@@ -91,12 +91,9 @@ class SpecificationState:
         The margin is the minimum number of spare items between two appearances of a value in the window. It is negative
         if an appearance would be too late.
         """
-        at = slot - self._settled - 1
-        kind_before = self._window[at]
-        self._window[at] = kind
-        deadlines = self._due_after_window()
-        self._window[at] = kind_before
-        return deadlines
+        window = self._window.copy()
+        window[slot - self._settled - 1] = kind
+        return self._due_after(window)
 
     def complete(self, slot: int, value: int, attempt: int = 0, *, blamed: bool = False, failed: bool = False) -> None:
         """Record the item of a slot, whether it kept its promise, and the deadlines that it causes to be missed.
@@ -123,7 +120,7 @@ class SpecificationState:
             item = self._behind + at + 1 - self._window[:at].count(VOID_ITEM)
             self.due[value] = max(self.due[value], item + self.repeated[value])
         elif value != promised:
-            self.due, self.items, _ = self._due_after_window()
+            self.due, self.items, _ = self._due_after(self._window)
         # Slots before the first pending slot are settled.
         settled = next((i for i, kind in enumerate(self._window) if OPEN_SLOT <= kind < n), len(self._window))
         for kind in self._window[:settled]:
@@ -144,13 +141,13 @@ class SpecificationState:
         self.counts[kind] += 1
         self.reasons = [*self.reasons[1 - REMEMBERED_REASONS :], (kind, reason)]
 
-    def _due_after_window(self) -> tuple[list[int], int, int]:
+    def _due_after(self, window: Sequence[int]) -> tuple[list[int], int, int]:
         # A value is due ``repeated`` items after its last appearance. ``spare`` is the minimum number of items by which
         # the appearances in the window preceded their deadlines.
         n = len(self.repeated)
         appearances = self._last[:]
         item, margin = self._behind, max(self.repeated)
-        for kind in self._window:
+        for kind in window:
             if kind == VOID_ITEM:
                 continue
             item += 1
@@ -195,7 +192,7 @@ class SpecificationState:
             raise DecisionError("this state belongs to a different specification", code="state")
         self.counts, self.reasons = counts, reasons
         self._settled, self._behind, self._last, self._window = settled, behind, appearances, window
-        self.due, self.items, _ = self._due_after_window()
+        self.due, self.items, _ = self._due_after(self._window)
 
 
 # Moves of the enforcer: values that the next item may show.

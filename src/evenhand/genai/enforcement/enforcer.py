@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
 
 from pydantic import TypeAdapter
 
+from evenhand.core.coroutines import never_blocks
 from evenhand.core.text import format_count
 from evenhand.errors import DecisionError, OptionError
 from evenhand.genai.classifiers.confusion import specification_success
@@ -143,6 +144,9 @@ class Enforcer:
         in_flight: 1 if every item is complete before the next request is admitted, so that any allowed value suffices.
             None for any number.
 
+    Attributes:
+        random: Random numbers of the choices. Set its seed to repeat choices.
+
     Raises:
         OptionError: The configuration cannot be kept, or this is undecided. The reason names the values.
     """
@@ -171,15 +175,14 @@ class Enforcer:
             raise OptionError(feasibility.refusal, location="specifications", hint=feasibility.hint)
         self.in_flight = in_flight
         self._alone = in_flight == 1
-        self._random = Random(seed)
+        self.random = Random(seed)
         self._lock = RLock()
-        self._components = [ComponentSolver(component, self.slack, self._random) for component in find_components(read)]
+        self._components = [ComponentSolver(component, self.slack, self.random) for component in find_components(read)]
         self._rows = {row.name: row for solver in self._components for row in solver.rows}
         self._values = read.values
         self._conditions = tuple(sorted(condition.name for condition in read.conditions))
 
-    # ---- the state machine
-
+    @never_blocks
     def admit(self, conditions: Collection[str], *, fixed: Collection[str] = ()) -> Admission:
         """Admit a request: assign the slots of its item, and select the values that its prompt must request.
 
@@ -201,6 +204,7 @@ class Enforcer:
             counts = tuple(solver.rows[i].name for solver, mine in counting for i in mine)
             return self._take(counts, counting) if self.mode == "before" else Admission(counts, {}, {}, {}, 0)
 
+    @never_blocks
     def complete(self, admission: Admission, values: Mapping[str, str | None] | None) -> ItemOutcome:
         """Record the values of an admission's item, and decide whether to deliver it.
 
@@ -301,10 +305,6 @@ class Enforcer:
                     allowed[group] = values
                     must[group] = values if any_will_do else (choice.values_to_ask[group],)
         return Admission(counts, slots, must, allowed, 0)
-
-    def set_seed(self, seed: int) -> None:
-        """Set the seed of the next choices among equally urgent values, so that they can be replayed."""
-        self._random.seed(seed)
 
     # ---- state and counts
 

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 from urllib.parse import quote
 
-from evenhand.core.coroutines import blocks, call, call_nonblocking
+from evenhand.core.coroutines import blocks, call
 from evenhand.errors import BudgetError, DecisionError, OptionError
 from evenhand.genai.backends.generator import Generator, Item
 from evenhand.genai.classifiers.classifier import Classifier
@@ -240,7 +240,7 @@ class AnswerSeries:
                 return await self._answer_unjudged(PartFailure.of("judge", error))
             conditions, fixed = self._judged
             try:
-                admission = await call_nonblocking(self._guard.enforcer.admit, conditions, fixed=fixed)
+                admission = await call(self._guard.enforcer.admit, conditions, fixed=fixed)
             except OptionError as error:
                 # The judge named an unknown condition.
                 return await self._answer_unjudged(PartFailure.of("judge", error))
@@ -286,7 +286,7 @@ class AnswerSeries:
                         self._watch(attempt)
                     item = None if attempt.failure and guard.when_unsure == "refuse" else attempt.item
                 values = None if item is None else attempt.values
-                outcome = await call_nonblocking(enforcer.complete, admission, values)
+                outcome = await call(enforcer.complete, admission, values)
                 if outcome.admission is None:
                     break
                 admission = outcome.admission
@@ -319,9 +319,9 @@ class AnswerSeries:
         """Complete an admission without an item."""
         enforcer = self._guard.enforcer
         try:
-            outcome = await call_nonblocking(enforcer.complete, admission, None)
+            outcome = await call(enforcer.complete, admission, None)
             while outcome.admission is not None:
-                outcome = await call_nonblocking(enforcer.complete, outcome.admission, None)
+                outcome = await call(enforcer.complete, outcome.admission, None)
         except DecisionError:
             return  # The request is already complete.
         except Exception as second:

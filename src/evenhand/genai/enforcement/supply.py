@@ -234,8 +234,6 @@ class ItemSupply:
                 if isinstance(work, asyncio.Task):
                     work.cancel()
 
-    # ---- generation
-
     async def _make(
         self, pool: _Pool, words: str, count: int, look: bool, several: SeveralGenerator | None
     ) -> ItemAttempt | None:

@@ -11,8 +11,8 @@ from typing import Any
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
 
+from evenhand.core.canonical_json import unique_names
 from evenhand.service.api.error_handlers import HttpError
-from evenhand.service.store.chain import unique_names
 
 JSON_TYPE = re.compile(r"\s*application/([^;]*\+)?json\s*(;|\Z)", re.IGNORECASE)
 """Pattern of a ``Content-Type`` header for JSON."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from evenhand.service.store.chain import canonical_json
+from evenhand.core.canonical_json import canonical_json
 from evenhand.shields.runtime.shield import DecisionReason
 
 DashboardRow: TypeAlias = dict[str, Any]

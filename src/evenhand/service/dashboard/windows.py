@@ -14,7 +14,6 @@ from evenhand.genai.spec.specification import GenerationConfig
 from evenhand.service.dashboard.rows import MAX_LABELS, DashboardRow, LogEntryMapping, RowFilter, entry_to_row
 from evenhand.service.rebuilding import rebuild_machine
 from evenhand.service.state_machines import GuardMachine
-from evenhand.service.store import chain
 from evenhand.service.store.database import Database
 from evenhand.service.store.tables import checkpoints, entries, streams
 from evenhand.shields.runtime.certificate import ShieldCertificate
@@ -311,8 +310,6 @@ def _specification_rows(
 def _configuration(connection: Connection, stream: str, state: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the current configuration, from the last checkpoint."""
     number = select(func.max(checkpoints.c.number)).where(checkpoints.c.stream == stream).scalar_subquery()
-    query = select(entries).where(entries.c.stream == stream, entries.c.number == number)
-    configuration: Mapping[str, Any] = chain.export_entry(dict(connection.execute(query).mappings().one()))["body"][
-        "configuration"
-    ]
+    query = select(entries.c.body).where(entries.c.stream == stream, entries.c.number == number)
+    configuration: Mapping[str, Any] = json.loads(connection.execute(query).scalar_one())["configuration"]
     return configuration

@@ -98,7 +98,7 @@ def known_options(requested: Mapping[str, Any], supported: Collection[str]) -> d
 
 def with_picture_options(generator: Generator, options: Mapping[str, Any]) -> tuple[Generator, Collection[str]]:
     """Return a picture generator with the options of a request, and the unsupported options."""
-    if isinstance(generator, OpenAIImages):
+    if options and isinstance(generator, OpenAIImages):
         return replace(generator, options={**generator.options, **options}), ()
     return generator, sorted(options.keys() - {"user"})
 

@@ -23,7 +23,7 @@ from evenhand.genai.enforcement.supply import ItemAttempt, PartFailure
 from evenhand.genai.pipeline import Pipeline
 from evenhand.service.generation.pictures import PictureStore
 from evenhand.service.settings import ServedGuardConfig
-from evenhand.service.spending import SECONDS, to_micro
+from evenhand.service.state_machines import SECONDS, to_micro
 from evenhand.service.store.ledger import Ledger
 from evenhand.service.store.retry_queue import RetryQueue
 from evenhand.service.store.transaction import OperationResult

@@ -16,13 +16,13 @@ from typing import Any
 
 from pydantic import Field
 
+from evenhand.core.canonical_json import canonical_json, hash_json, unique_names
 from evenhand.core.document import Block, Document, Facts, Note, Text
 from evenhand.core.result import Result
 from evenhand.core.result_part import ResultPart
 from evenhand.errors import DataError, EvenhandError, OptionError
 from evenhand.service.rebuilding import rebuild_machine
-from evenhand.service.state_machines import StateMachine
-from evenhand.service.store.chain import GENESIS_HASH, canonical_json, hash_json, unique_names
+from evenhand.service.state_machines import GENESIS_HASH, StateMachine
 from evenhand.shields.policy.policy import ShieldPolicy
 
 ENTRY_FIELDS = frozenset({"stream", "number", "at", "body", "previous", "hash"})

@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection, func, select
 
+from evenhand.core.canonical_json import canonical_json, hash_json
 from evenhand.core.document import Document, Text
 from evenhand.core.result import Result
 from evenhand.errors import OptionError
@@ -19,7 +20,6 @@ from evenhand.service.replay.replay import (
     compare_values,
     parse_line,
 )
-from evenhand.service.store.chain import canonical_json, hash_json
 from evenhand.service.store.database import Database, read_log
 from evenhand.service.store.tables import STREAM_TABLES, answers, checkpoints, entries, pictures, streams
 from evenhand.shields.policy.policy import ShieldPolicy

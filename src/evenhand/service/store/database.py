@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -15,8 +15,15 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, func, make
 from sqlalchemy.exc import ArgumentError, IntegrityError, SQLAlchemyError
 
 from evenhand.errors import MissingExtraError, StoreError
-from evenhand.service.store import chain
-from evenhand.service.store.tables import REVISION, checkpoints, entries, migrate_store, read_revision, streams
+from evenhand.service.state_machines import GENESIS_HASH
+from evenhand.service.store.tables import (
+    REVISION,
+    checkpoints,
+    entries,
+    migrate_store,
+    read_revision,
+    streams,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -271,11 +278,21 @@ def read_entries_after(
     rows = [dict(row) for row in connection.execute(query.order_by(entries.c.number).limit(limit)).mappings()]
     if rows and rows[0]["previous"] is None:
         hash_query = select(entries.c.hash).where(entries.c.stream == stream, entries.c.number == rows[0]["number"] - 1)
-        rows[0]["previous"] = connection.execute(hash_query).scalar() or chain.GENESIS_HASH
+        rows[0]["previous"] = connection.execute(hash_query).scalar() or GENESIS_HASH
     for previous_row, row in pairwise(rows):
         # A check of the numbers detects missing entries first.
         row["previous"] = row["previous"] or previous_row["hash"]
-    return [chain.export_entry(row) for row in rows]
+    return [_export_entry(row) for row in rows]
+
+
+def _export_entry(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an entry in its export format. A body that is not valid JSON is exported as text."""
+    try:
+        body = json.loads(row["body"])
+    except ValueError:
+        body = row["body"]
+    fields = ("stream", "number", "at", "body", "previous", "hash")
+    return {name: body if name == "body" else row[name] for name in fields}
 
 
 def first_kept_number(connection: Connection, stream: str) -> int:

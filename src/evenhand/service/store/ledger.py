@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from sqlalchemy import Connection
 
+from evenhand.core.canonical_json import hash_json
 from evenhand.errors import DecisionError, StoreError
 from evenhand.service.state_machines import Operation, StateMachine
-from evenhand.service.store.chain import hash_json
 from evenhand.service.store.database import Database
 from evenhand.service.store.tables import lock_migrations
 from evenhand.service.store.transaction import (

@@ -14,9 +14,9 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, insert, select, update
 
+from evenhand.core.canonical_json import canonical_json, hash_json
 from evenhand.errors import DecisionError, EvenhandError, StoreError
-from evenhand.service.state_machines import Operation, StateMachine
-from evenhand.service.store import chain
+from evenhand.service.state_machines import GENESIS_HASH, Operation, StateMachine
 from evenhand.service.store.tables import REVISION, answers, checkpoints, entries, streams
 
 _SQLITE = {
@@ -130,7 +130,7 @@ class LoadedMachine:
 
     machine: StateMachine
     number: int | None = None
-    hash: str = chain.GENESIS_HASH
+    hash: str = GENESIS_HASH
 
 
 class Transaction:
@@ -165,7 +165,7 @@ class Transaction:
         # The lock keeps other replicas from appending an entry between these two queries.
         row = connection.execute(select(streams).where(streams.c.name == stream).with_for_update()).first()
         _check_end(connection, stream, row)
-        number, previous = (0, chain.GENESIS_HASH) if row is None else (row.number + 1, row.hash)
+        number, previous = (0, GENESIS_HASH) if row is None else (row.number + 1, row.hash)
         if row is not None:
             if row.kind != machine.kind:
                 raise StoreError(
@@ -285,7 +285,7 @@ class Transaction:
         self, stream: str, number: int, previous: str, content: Mapping[str, Any], *, is_start: bool
     ) -> dict[str, Any]:
         """Build the row of an entry. A log can start with it if ``is_start``."""
-        at, body = self._clock(), chain.canonical_json(content)
+        at, body = self._clock(), canonical_json(content)
         return {
             "stream": stream,
             "number": number,
@@ -294,7 +294,7 @@ class Transaction:
             "marked": '"reason":"followed"' not in body or '"op":"decide"' not in body,
             "body": body,
             "previous": previous if is_start else None,
-            "hash": chain.hash_json([previous, stream, number, at, body]),
+            "hash": hash_json([previous, stream, number, at, body]),
         }
 
 
@@ -436,7 +436,7 @@ def _repeat_answer(
             code="repeated",
             hint="see retention.log_days",
         )
-    if chain.canonical_json(question_of(body["input"])) != chain.canonical_json(question_of(request.operation)):
+    if canonical_json(question_of(body["input"])) != canonical_json(question_of(request.operation)):
         return DecisionError(
             f"the id {request.id!r} was used for another request",
             code="repeated",

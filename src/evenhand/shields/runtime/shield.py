@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from fractions import Fraction
@@ -15,6 +13,7 @@ from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 import numpy as np
 
+from evenhand.core.canonical_json import hash_json
 from evenhand.core.typing import Integers
 from evenhand.errors import DecisionError
 from evenhand.shields.policy.periodic import PeriodicShield, ShieldPeriod, always_ends_fair
@@ -389,7 +388,7 @@ class Shield:
             **({"expired": self.expired_labels} if self.expired_labels else {}),
             "ids": [*map(list, self._ids.settled.items()), *map(list, self._ids.pending.items())],
         }
-        return {**state, "checksum": _state_checksum(state)}
+        return {**state, "checksum": hash_json(state)}
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Load a state of a shield with the same policy and mode.
@@ -407,7 +406,11 @@ class Shield:
             )
         if state.get("advisory") != self.advisory:
             raise _state_error("the state was saved in another mode", "restore it with the same value of advisory")
-        if state.get("checksum") != _state_checksum({key: value for key, value in state.items() if key != "checksum"}):
+        try:
+            damaged = state.get("checksum") != hash_json({key: state[key] for key in state if key != "checksum"})
+        except (TypeError, ValueError):
+            damaged = True
+        if damaged:
             raise _state_error("the state is damaged: its checksum does not match its content")
         ids, course = state.get("ids"), state.get("course")
         counted, spent, expired = state.get("interventions"), state.get("cost"), state.get("expired", 0)
@@ -781,14 +784,6 @@ def _is_log_entry(entry: object) -> bool:
         and entry[1].__class__ is int
         and entry[1] >= EXPIRED_CODE
     )
-
-
-def _state_checksum(state: Mapping[str, Any]) -> str:
-    try:
-        text = json.dumps(state, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    except (TypeError, ValueError):
-        return ""
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _state_error(message: str, hint: str = "pass the unchanged result of Shield.state") -> DecisionError:
