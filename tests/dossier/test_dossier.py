@@ -501,6 +501,15 @@ def test_scores_may_have_words_for_unknown():
     assert listed(error) == {"n/a": (1, 7), "-": (1, 8)}
 
 
+def test_codes_among_scores_are_refused_unless_listed_as_unknown():
+    frame = pd.DataFrame({"sex": ["F", "M"] * 4, "selected": [10.0, 20, 30, 40, 50, 60, 70, -999]})
+    config = {"outcome": {"column": "selected", "kind": "score"}, "attributes": {"sex": {"column": "sex"}}}
+    with pytest.raises(DossierError, match="codes for unknown scores: -999"):
+        compile_dossier(frame, config)
+    result = compile_dossier(frame, config | {"unknown": ["-999"]})
+    assert (result.assessed, result.median) == (7, 40)
+
+
 def test_classes_are_closed_too():
     sexes, words = ["F", "M"] * 3, ["lead", "support", "Lead", "analyst", "not stated", "lead"]
     error = refused("unlisted-class", sexes, words, outcome={"kind": "classes", "classes": ["lead", "support"]})

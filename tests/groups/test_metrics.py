@@ -441,7 +441,7 @@ class TestScores:
         ({"y_score": [0.1, math.nan, 0.2]}, "row 2"),
         ({"y_score": [0.1, math.inf, 0.2]}, "row 2"),
         ({"y_score": [0.1, -1, 0.2]}, "codes for unknown scores"),
-        ({"y_score": [10, 999, 20]}, "codes for unknown scores among scores from 0 to 100: 999"),
+        ({"y_score": [10, 999, 20]}, "codes for unknown scores: 999"),
         ({"y_true": [[1, 0], [0, 1], [1, 0]]}, "got 2 columns"),
         ({"y_pred": [], "y_true": [], "sensitive_features": {"sex": []}, "y_score": None}, "at least one decision"),
         ({"sample_weight": [1, 2, 3]}, "no entry 'sample_weight'"),

@@ -84,7 +84,6 @@ PROPOSED = {
     "infinity": (with_column([np.inf, *range(N - 1)]), "not finite: inf"),
     "lists": (with_column([[1, 2]] * N), "holds list values"),
     "bytes": (with_column([b"x"] * N), "holds bytes values"),
-    "decimals": (with_column([decimal.Decimal("1.10")] * N), "holds Decimal values"),
     "the target in words": (
         lambda frame: frame.assign(extra=np.where(frame["hired"] == 1, "yes", "no")),
         "repeats the target",
@@ -136,6 +135,7 @@ PLAIN = {
     "words with spaces around": (with_column(mixed(" a", "a ", "b")), "categorical"),
     "versions": (with_column(mixed("3.9", "3.10", "3.11")), "categorical"),
     "decimals": (with_column([f"{i / 4:.2f}" for i in EACH]), "real"),
+    "decimal objects": (with_column([decimal.Decimal(i) / 4 for i in EACH]), "real"),
     "words of several scripts": (with_column(mixed("Ärger", "日本", "naïve", "🙂")), "categorical"),
     "words that YAML takes for others": (
         with_column(mixed("no", "yes", "null", "1e3", "~", "2020-01-01")),

@@ -33,6 +33,7 @@ from evenhand.schema.table import (
     read_number,
     word_of,
 )
+from evenhand.schema.thresholds import find_codes
 from evenhand.stats.proportion import count_needed
 
 UNKNOWN = -1
@@ -389,15 +390,20 @@ def _read_scores(table: CodedTable, name: str, unknown: Sequence[str]) -> tuple[
     """Read the scores, the entries with a score, and the values that mean no outcome."""
     column = table[name]
     scores, empty = column.numbers(read_number), column.missing()
-    marked = np.zeros(table.rows, dtype=np.bool_)
-    if column.array is None:
-        without = set(map(word_of, unknown))
-        marked = ~empty & column.map(lambda value: word_of(value) in without)
+    without = set(map(word_of, unknown))
+    marked = ~empty & column.map(lambda value: word_of(value) in without)
     invalid = ~np.isfinite(scores) & ~(empty | marked)
     if invalid.any():
         hint = "leave the cell empty where there is no score, or enter the word under `unknown`"
         message = "expected finite numbers as scores, got"
         _refuse(column.as_words(), invalid, message, "not-a-number", table.location, hint)
+    codes = find_codes(scores[~(empty | marked)])
+    if codes:
+        coded, hint = (
+            np.isin(scores, codes),
+            "leave the cell empty where there is no score, or enter it under `unknown`",
+        )
+        _refuse(column, coded, "there are codes for unknown scores", "unknown-code", table.location, hint)
     unknown_words = dict(sorted(column.count_words(marked).items()))
     return scores, ~(empty | marked), OutcomeWords(unknown=unknown_words, empty=count_people(empty, table.counts))
 

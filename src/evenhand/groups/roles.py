@@ -38,9 +38,8 @@ from evenhand.schema.table import (
     list_columns,
     list_names,
     read_number,
-    unknown_codes,
 )
-from evenhand.schema.thresholds import PERCENT, Threshold
+from evenhand.schema.thresholds import Threshold, find_codes
 
 MOSTLY = 0.9
 """If all decisions are favourable, at least this fraction of the rows must have one."""
@@ -334,16 +333,10 @@ def read_scores(column: CodedColumn, rows: Integers) -> Floats:
             probabilities or points.
     """
     scores = column.finite_numbers(rows, "score")
-    for highest in (1.0, PERCENT):
-        outside = scores[(scores < 0) | (scores > highest)]
-        codes = sorted(set(outside.tolist()))
-        if len(outside) and len(outside) < len(scores) / 2 and len(unknown_codes(codes)) == len(codes):
-            counts = (f"{code:g} ({format_count(int((outside == code).sum()), 'row', 'rows')})" for code in codes)
-            raise DataError(
-                f"column {column.name!r} has codes for unknown scores among scores from 0 to {highest:g}: "
-                f"{', '.join(counts)}",
-                hint="drop these rows",
-            )
+    codes = [f"{code:g} ({format_count(int((scores == code).sum()), 'row', 'rows')})" for code in find_codes(scores)]
+    if codes:
+        message = f"column {column.name!r} has codes for unknown scores: {', '.join(codes)}"
+        raise DataError(message, hint="drop these rows")
     return scores
 
 

@@ -399,7 +399,7 @@ class CodedColumn:
 def _code_objects(column: list[Any]) -> Coding:
     """Code values as distinct values and the position of each row's value among them."""
     kinds = set(map(type, column))
-    if any(issubclass(kind, np.generic) for kind in kinds):
+    if any(issubclass(kind, np.generic | Decimal) for kind in kinds):
         column = [plain_value(value) for value in column]
     # True == 1 in Python, but they are different values.
     keys = column if len(kinds) == 1 or bool not in kinds else [value_key(value) for value in column]

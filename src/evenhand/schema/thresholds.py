@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict
 
 from evenhand.core.typing import Booleans, Floats
 from evenhand.errors import OptionError
-from evenhand.schema.table import read_number
+from evenhand.schema.table import read_number, unknown_codes
 
 PERCENT = 100.0
 """Maximum score on a scale of percentages or points."""
@@ -68,6 +68,16 @@ class Threshold(BaseModel):
 def looks_like_points(scores: Floats) -> bool:
     """Check whether scores look like percentages or points from 0 to 100 rather than probabilities."""
     return len(scores) > 0 and bool(scores.min() >= 0 and 1 < scores.max() <= PERCENT)
+
+
+def find_codes(scores: Floats) -> list[float]:
+    """List the codes for unknown values, such as -1, if they are the minority outside 0 to 1, or outside 0 to 100."""
+    for highest in (1.0, PERCENT):
+        outside = scores[(scores < 0) | (scores > highest)]
+        codes = sorted(set(outside.tolist()))
+        if 0 < len(outside) < len(scores) / 2 and len(unknown_codes(codes)) == len(codes):
+            return codes
+    return []
 
 
 def describe_scale(scores: Floats) -> str:
