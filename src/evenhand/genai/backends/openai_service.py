@@ -146,5 +146,7 @@ class OpenAIImages:
 
 def detect_media_type(data: bytes) -> str | None:
     """Detect the media type of a PNG, JPEG, WebP or GIF from its first bytes. None for any other type."""
-    webp = data[:4] == b"RIFF" and data[8:12] == b"WEBP"
-    return "image/webp" if webp else next((name for begin, name in _SIGNATURES if data.startswith(begin)), None)
+    for begin, name in _SIGNATURES:
+        if data.startswith(begin):
+            return name
+    return "image/webp" if data[:4] == b"RIFF" and data[8:12] == b"WEBP" else None

@@ -51,6 +51,7 @@ class Admission:
         must: Values that the prompt must request, by concept group. Any of them suffices. Empty if there are none.
         allowed: Values from which ``must`` was chosen.
         attempt: Number of previous items that did not show the requested values.
+        reason: Explanation of the required values. Empty if there are none.
     """
 
     counts: tuple[str, ...]
@@ -58,18 +59,12 @@ class Admission:
     must: Instruction
     allowed: Instruction
     attempt: int
-
-    @property
-    def reason(self) -> str:
-        """Explanation of the required values. Empty if there are none."""
-        return "; ".join(
-            f"{group}: only {', '.join(values)} now lets every deadline be kept"
-            for group, values in self.allowed.items()
-        )
+    reason: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Convert to plain JSON values."""
-        return {**ADMISSION.dump_python(self, mode="json"), "reason": self.reason}
+        values: dict[str, Any] = ADMISSION.dump_python(self, mode="json")
+        return values
 
 
 ADMISSION = TypeAdapter(Admission)
@@ -96,8 +91,8 @@ class ItemOutcome:
 
     def to_dict(self) -> dict[str, Any]:
         """Convert to plain JSON values."""
-        admission = None if self.admission is None else self.admission.to_dict()
-        return {"status": self.status, "admission": admission, "reason": self.reason, "slots": dict(self.slots)}
+        values: dict[str, Any] = OUTCOME.dump_python(self, mode="json")
+        return values
 
 
 OUTCOME = TypeAdapter(ItemOutcome)
@@ -288,6 +283,7 @@ class Enforcer:
         slots: dict[str, int] = {}
         must: dict[str, tuple[str, ...]] = {}
         allowed: dict[str, tuple[str, ...]] = {}
+        reasons: list[str] = []
         for solver, mine in counting:
             crowded = self._alone and any(solver.rows[i].pending_slots for i in mine)
             any_will_do = self._alone and not crowded
@@ -303,8 +299,9 @@ class Enforcer:
             if choice is not None:
                 for group, values in choice.allowed.items():
                     allowed[group] = values
+                    reasons.append(f"{group}: only {', '.join(values)} now lets every deadline be kept")
                     must[group] = values if any_will_do else (choice.values_to_ask[group],)
-        return Admission(counts, slots, must, allowed, 0)
+        return Admission(counts, slots, must, allowed, 0, "; ".join(reasons))
 
     # ---- state and counts
 
