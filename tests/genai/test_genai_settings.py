@@ -208,6 +208,7 @@ def test_slack_does_not_help_with_many_in_flight_and_is_not_counted():
         assert said.misses == bound_misses(one(beta, obeys=0.8, retries=0), works(0.8), in_flight=16).misses
         assert not said.slack_counts
     assert found[2] > 0.7 * found[0] > 50
+    assert "in 100,000 requests may be 1, and" in said.statement()
     assert "16 in flight, slack does not help" in said.statement()
     chosen = choose_retries(configuration, works(0.8), in_flight=16)
     assert isinstance(chosen, RetrySettings)

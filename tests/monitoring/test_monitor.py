@@ -354,7 +354,7 @@ def test_missing_and_unknown_groups_take_no_part_in_a_comparison_of_two():
         ({"watch": []}, "1 or more entries, got 0"),
         ({"watch": [{"gap": "selection_rate", "tolerance": 1.5}]}, "at least 0 and below 1"),
         ({"watch": [{"tolerance": 0.1}]}, "expected either `gap` or `ratio`"),
-        ({"watch": [*SELECTION, *SELECTION]}, "listed twice under watch"),
+        ({"watch": [*SELECTION, *SELECTION]}, "selection_rate gap is listed twice under watch"),
         ({"labels": {"audited_with": 0.1}}, "no watched measure requires labels"),
         ({"groups": {"by": ["sex"], "intersections": True}}, "intersections need two fields"),
         ({"groups": {"by": ["sex"], "values": {"race": ["a", "b"]}}}, "values are given for race"),

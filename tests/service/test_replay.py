@@ -165,6 +165,9 @@ def test_the_difference_says_what_the_log_says_and_what_comes_out(logs):
     assert done.difference.what == "the entry was changed: its hash does not match its content"
     done = replay_log(rehashed(entries, 7))
     assert (done.difference.logged, done.difference.found) == (f"decision: {1 - decision}", f"decision: {decision}")
+    entries[7]["body"]["output"] |= {"intervened": None}
+    logged = replay_log(rehashed(entries, 7)).difference.logged
+    assert json.loads(logged) == {"decision": 1 - decision, "intervened": None}
 
 
 def test_an_id_that_decides_twice_is_found(logs):

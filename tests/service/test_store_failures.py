@@ -181,7 +181,7 @@ def test_a_full_disk_loses_nothing_acknowledged_and_there_is_room_again(small):
         done = _until_full(ledger)
         assert done > 10
         for _ in range(3):
-            with pytest.raises(StoreError, match="disk is full"):
+            with pytest.raises(StoreError, match="the store's disk is full"):
                 ledger.submit("a", {"op": "add", "amount": 1, "note": incompressible(0, 200_000)}).result(60)
         # What was acknowledged is there, and can be read while the disk is full.
         assert len(verified(database)["a"]) == done + 1
