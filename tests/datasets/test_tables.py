@@ -273,6 +273,7 @@ def test_json_lines(tmp_path, name):
     [
         (b'{"a": 1}\n[1]\n', "line 2: expected a JSON object"),
         (b'{"a": 1}\n\n{"a": \n', "line 3: expected a JSON object"),
+        (b'{"a": 1}\n{"A": 2}\n', "entries are called 'a' in some lines and 'A' in others"),
         (b'{"a": 1, "a": 2}\n', "line 1: expected a JSON object: two entries are called 'a'"),
         (b'{"a": Infinity}\n', "line 1: expected a JSON object: Infinity is not a number"),
         (b'{"": 1}\n', "column 1 has no name"),

@@ -1,5 +1,7 @@
 """Decisions already made are read from a table: which label is wanted, what is left out, and what is refused."""
 
+import itertools
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -49,6 +51,15 @@ def test_errors_count_rows_of_the_table_and_not_of_the_decisions():
     described["attributes"].append({"name": "sex", "kind": "categorical", "values": ["F", "M"]})
     with pytest.raises(DataError, match=r"'X'.*row 4"):
         read(frame, schema=Schema.parse(described))
+
+
+def test_a_table_of_counts_is_refused_unless_they_are_weights():
+    cells = itertools.product(["F", "M"], ["A", "B", "C"], ["no", "yes"])
+    frame = pd.DataFrame([*cells], columns=["sex", "race", "hired"]).assign(people=range(3, 15))[:-1]
+    with pytest.raises(DataError, match="column 'people' seems to count people"):
+        DecisionRoles("hired", ["sex"]).read(frame)
+    assert DecisionRoles("hired", ["sex"], weight="people").read(frame).people.size == 11
+    assert DecisionRoles("hired", ["sex"]).read(pd.concat([frame, frame])).people.size == 22
 
 
 def test_true_labels_need_not_be_written_like_decisions():

@@ -73,9 +73,9 @@ def test_a_favourable_label_that_never_occurs_is_refused(favourable):
 
 
 def test_codes_and_words_for_unknown_are_left_out_and_listed():
-    decisions = read(["yes", "no", "N/A", "Unknown", None], favourable="yes")
-    assert (decisions.people.undecided, len(decisions.people)) == (3, 2)
-    assert set(decisions.people.reading.decision.unknown) == {"N/A", "Unknown"}
+    decisions = read(["yes", "no", "N/A", "<NA>", "Unknown", None], favourable="yes")
+    assert (decisions.people.undecided, len(decisions.people)) == (4, 2)
+    assert set(decisions.people.reading.decision.unknown) == {"N/A", "<NA>", "Unknown"}
     truth = read([1, 0, 1, 0], [1, 0, -1, 0], favourable_target=1).people.reading.true_label
     assert truth.unknown == ("-1",)
 

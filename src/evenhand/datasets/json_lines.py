@@ -27,7 +27,7 @@ def parse_json_lines(data: bytes, location: str, *, words: bool = False) -> pd.D
         words: Whether to convert every cell to a string.
 
     Raises:
-        DataError: A line is not an object, or repeats a name; the message states the line.
+        DataError: A line is not an object or repeats a name, or lines differ in the case of a name.
     """
     lines = enumerate(decode_text(data, location, "utf-8").split("\n"), 1)
     rows = [_parse_line(line, f"{location}, line {number}") for number, line in lines if line.strip()]
@@ -35,6 +35,10 @@ def parse_json_lines(data: bytes, location: str, *, words: bool = False) -> pd.D
     if not names:
         raise DataError("there are no columns", location=location)
     header = read_header(names, location)
+    for one, other in itertools.combinations(names, 2) if len({*map(str.casefold, names)}) < len(names) else ():
+        if one.casefold() == other.casefold() and not any(one in row and other in row for row in rows):
+            message = f"entries are called {one!r} in some lines and {other!r} in others"
+            raise DataError(message, location=location, hint="use one name")
     columns = {title: [row.get(name) for row in rows] for title, name in zip(header, names, strict=True)}
     for cells in columns.values():
         cells[:] = [json.dumps(cell, ensure_ascii=False) if isinstance(cell, dict | list) else cell for cell in cells]

@@ -38,6 +38,7 @@ from evenhand.schema.table import (
     list_columns,
     list_names,
     read_number,
+    refuse_counts,
 )
 from evenhand.schema.thresholds import Threshold, find_codes
 
@@ -115,6 +116,8 @@ class DecisionRoles:
         columns = [name for name in (*roles["protected"], self.decision, self.target) if name is not None]
         numbers = [name for name in (self.score, *itertools.chain(*sample.values())) if name is not None]
         table = open_table(frame, columns, numbers, location)
+        if table.counts is None and self.weight is None:
+            refuse_counts(table, [*columns, *numbers])
         if self.decision is None:
             return self._read_selected(table, None, threshold)
         decision, outcome = OutcomeColumn.read(table[self.decision], self.decision_name), self.outcome

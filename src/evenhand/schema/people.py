@@ -470,6 +470,7 @@ class PeopleWeights:
             wrong = f"{values.min():g} in row {int(rows[np.argmin(values)]) + 1}" if values.min() < 0 else "only zeros"
             raise DataError(f"expected weights of at least 0 in column {column.name!r}, got {wrong}")
         # Only ratios of weights matter, and squares of relative weights above the limit do not underflow.
+        values = np.ldexp(values, -np.frexp(values.max())[1])  # exact, and the sum does not overflow
         relative = values / values.mean()
         return cls(column.name, np.where(relative < NEGLIGIBLE, 0.0, relative))
 

@@ -31,6 +31,9 @@ NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?(e[+-]\d+)?", re.ASCII)
 LARGEST_INTEGER = 2**53
 """Larger integers remain strings, because 64-bit floats cannot represent all of them."""
 
+LARGEST_COUNTED = 10_000
+"""Maximum number of rows of a table that is checked for numbers of people."""
+
 TRUTH = ("0", "1")
 """Outcome keys of false and true."""
 
@@ -532,6 +535,31 @@ def refuse_totals(table: Any) -> None:
         if total and words[name].to_list().count(cell) == 1:
             message = f"row {row + 1:,} seems to total the others: column {name!r} is {cell!r} only there"
             raise DataError(message, hint="delete the row; if it is a person, write another word")
+
+
+def refuse_counts(table: CodedTable, used: Iterable[str]) -> None:
+    """Check that each row is a person, and not a number of people beside one combination of all other columns.
+
+    Args:
+        table: Table in memory. It has no numbers of people if it has fewer than 8 rows, or very many.
+        used: Columns that are not such numbers, because they have another role.
+
+    Raises:
+        DataError: Each combination of the other columns occurs at most once, and most do.
+    """
+    codings = {name: table[name].coding for name in table.names} if 8 <= table.rows <= LARGEST_COUNTED else {}
+    for name in [name for name in codings if name not in used]:
+        numbers = [read_number(value) if is_number(value) else -1.0 for value in codings[name].values]
+        others = [coding for other, coding in codings.items() if other != name and len(coding.values) > 1]
+        complete = table.rows <= math.prod(len(coding.values) for coding in others) < 2 * table.rows
+        if not complete or len(others) < 2 or min(numbers) < 0 or max(numbers) < 2 or any(x % 1 for x in numbers):
+            continue
+        if len(np.unique(np.column_stack([coding.codes for coding in others]), axis=0)) == table.rows:
+            raise DataError(
+                f"column {name!r} seems to count people: the other columns have almost every combination once",
+                location=table.location,
+                hint=f"repeat each row as often as {name!r} says, or drop the column if each row is a person",
+            )
 
 
 def wrap_native(values: Any, argument: str, *, numbers: bool = False, **options: Any) -> Any:
