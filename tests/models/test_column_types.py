@@ -382,6 +382,12 @@ def test_frames_keep_the_spelling_of_numbers_in_columns_of_words() -> None:
     assert decoded["zip"].tolist() == ["007", "13"]
     assert decoded["member"].tolist() == ["TRUE", "FALSE"]
     assert decoded["price"].tolist() == [1.0, 2.0]
+    codes = pd.DataFrame({"zip": pd.Categorical(["7", "12"])})
+    polars = pytest.importorskip("polars", reason="needs the extra polars")
+    for like in (codes, polars.from_pandas(codes)):
+        decoded = decode(small_schema(zip=(0, 100)), np.array([[12.0], [7.0]]), like=like)
+        assert list(decoded["zip"]) == ["12", "7"]
+        assert decoded["zip"].dtype == like["zip"].dtype
 
 
 def test_refuses_a_number_of_the_domain_that_an_encoder_did_not_learn(people: pd.DataFrame) -> None:

@@ -341,6 +341,8 @@ def decode(schema: Schema, individuals: Floats, *, like: Any = None, rows: Any =
     template = nw.from_native(like, eager_only=True)
     lists = {name: [None if is_missing(value) else value for value in column] for name, column in columns.items()}
     built = nw.from_dict(lists, backend=template.implementation)
+    words = [name for name in built.columns if template.schema.get(name) in (nw.Categorical, nw.Enum)]
+    built = built.with_columns(nw.col(name).cast(nw.String) for name in words)  # polars casts no numbers to categories
     casts = [nw.col(name).cast(template.schema[name]) for name in built.columns if name in template.columns]
     built = built.with_columns(*casts, *carried.values())
     names = [name for name in template.columns if name in built.columns] if carried else built.columns
@@ -359,7 +361,8 @@ def _cast_like(attribute: Attribute, entries: Floats, values: NDArray[Any], colu
     if same or (format_ is not None and format_.model_input == "number"):
         return values
     words = all(isinstance(value, str) for value in attribute.values or (0,))
-    is_text = format_ is None and pd.api.types.is_string_dtype(column.dtype)
+    categories = getattr(column.dtype, "categories", column)
+    is_text = format_ is None and pd.api.types.is_string_dtype(categories.dtype)
     if words and is_text and attribute.edges is None and not np.isnan(entries).any():
         return pd.array(list(attribute.values or ()), dtype=column.dtype).take(entries.astype(np.int64))
     if not words and is_text:
