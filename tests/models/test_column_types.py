@@ -16,6 +16,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, OrdinalEncoder, StandardScaler, TargetEncoder
 
+import evenhand
 from evenhand.datasets.cells import parse_number
 from evenhand.errors import EvenhandError, ModelError
 from evenhand.models import AdditiveNetwork, Subject, load_model
@@ -372,6 +373,14 @@ def test_schemas_alone_state_values_in_the_types_that_encoders_learnt() -> None:
     scorer = load_model(model, small_schema(level=(1, 3), state="01 10"))
     np.testing.assert_allclose(scorer.scores(individuals), model.predict_proba(typed))
     assert find_caution(scorer)
+
+
+def test_words_keep_the_spaces_around_them_that_a_model_learnt() -> None:
+    frame = pd.DataFrame({"sex": [" F", " M"] * 30, "hired": [0, 1] * 30})
+    model = encoded(OneHotEncoder(), ["sex"]).fit(frame[["sex"]], frame["hired"])
+    result = evenhand.audit(model, frame, target="hired", protected=["sex"], favourable=1, budget=500)
+    rates = [group.metrics["selection_rate"].value for group in result.groups.breakdowns[0].groups]
+    assert rates == [0, 1]
 
 
 def test_frames_keep_the_spelling_of_numbers_in_columns_of_words() -> None:

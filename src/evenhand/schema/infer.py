@@ -412,6 +412,8 @@ class _ColumnReview:
                 problem = f"has {len(formatted):,} {plural} written as words, such as {formatted[0]!r}"
                 return self.pass_through(problem, "convert it to numbers")
         if count <= MAX_DISTINCT or MAX_CATEGORIES >= count <= self.present / 2:
+            if self.target is not None and len(distinct) == len(self.values):
+                distinct = sorted(self.values, key=sort_key)  # a model was trained on words with the spaces around them
             return self.check_entry({"kind": "categorical", "values": sorted(distinct, key=sort_key)}, distinct)
         kind = "too many to be categories"
         if sum(word.count(" ") >= 3 for word in stripped) > len(stripped) / 2:
