@@ -2,6 +2,7 @@
 
 import io
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -375,12 +376,14 @@ def test_schemas_alone_state_values_in_the_types_that_encoders_learnt() -> None:
     assert find_caution(scorer)
 
 
-def test_words_keep_the_spaces_around_them_that_a_model_learnt() -> None:
+def test_words_keep_the_spaces_around_them_that_a_model_learnt(tmp_path: Path) -> None:
     frame = pd.DataFrame({"sex": [" F", " M"] * 30, "hired": [0, 1] * 30})
     model = encoded(OneHotEncoder(), ["sex"]).fit(frame[["sex"]], frame["hired"])
-    result = evenhand.audit(model, frame, target="hired", protected=["sex"], favourable=1, budget=500)
-    rates = [group.metrics["selection_rate"].value for group in result.groups.breakdowns[0].groups]
-    assert rates == [0, 1]
+    frame.to_csv(tmp_path / "people.csv", index=False)
+    for data in (frame, str(tmp_path / "people.csv")):
+        result = evenhand.audit(model, data, target="hired", protected=["sex"], favourable=1, budget=500)
+        rates = [group.metrics["selection_rate"].value for group in result.groups.breakdowns[0].groups]
+        assert rates == [0, 1]
 
 
 def test_frames_keep_the_spelling_of_numbers_in_columns_of_words() -> None:

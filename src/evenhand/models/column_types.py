@@ -100,7 +100,10 @@ class ColumnConversion:
         """Convert one value."""
         if self.input.type == "words":
             word = value if isinstance(value, str) else self._spell(value)
-            learnt = self.input.values is not None and word in self.input.values
+            values = self.input.values or ()
+            if word not in values:  # text tables are read without spaces around words
+                word = next((known for known in values if isinstance(known, str) and known.strip() == word), word)
+            learnt = word in values
             return np.nan if not learnt and self.input.missing and self._is_unknown(word) else word
         if self.input.type == "categories":
             return self._find_category(value)
@@ -211,7 +214,7 @@ def needs_conversion(name: str, expected: ColumnInput, schema: Schema, column: A
         return expected.type == "words"
     if expected.type == "words":
         plan = plan_conversion(name, expected, schema, column)
-        return any(is_missing(plan.convert_value(word)) for word in column.dropna().unique().tolist())
+        return any(plan.convert_value(word) != word for word in column.dropna().unique().tolist())
     return True
 
 
