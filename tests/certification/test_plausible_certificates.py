@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,7 @@ import pytest
 from cases import integer, random_case, real_network, schema_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_tree_certificates import tree
+from test_tree_certificates import random_tree
 
 from evenhand import certification
 from evenhand.certification.bounds.scores import ScoreTable, needs_kernels
@@ -22,7 +24,7 @@ from evenhand.certification.query.orbits import orbit_question_of
 from evenhand.errors import OptionError
 from evenhand.models import AdditiveNetwork
 from evenhand.models.additive.network import AffineLayer, LineTerm, TableTerm, network_from_dense
-from evenhand.models.trees.ensemble import build_ensemble
+from evenhand.models.trees.ensemble import TreeEnsemble, build_ensemble
 from evenhand.population import JointDistribution, MixturePopulation, fit_mixture
 from evenhand.population.independent import Marginal
 from evenhand.population.mixture import strata_of, uniform_mixture
@@ -37,7 +39,7 @@ every_way = pytest.mark.parametrize("way", WAYS, ids=["enumeration", "boxes"])
 
 @dataclass(frozen=True)
 class RuledCase:
-    network: AdditiveNetwork
+    network: AdditiveNetwork | TreeEnsemble
     population: MixturePopulation
 
 
@@ -92,6 +94,18 @@ def ruled_case(seed: int, layers: int | None = None) -> RuledCase:
     layers = tuple(AffineLayer(rng.normal(size=(a, b)), rng.normal(size=b)) for a, b in itertools.pairwise(sizes))
     network = AdditiveNetwork(schema, parts, rng.normal(size=sizes[0]), layers, schema.target.values or (), 1)
     return RuledCase(network, random_population(schema, int(rng.integers(1, 4)), rng))
+
+
+def ruled_trees(seed: int) -> RuledCase:
+    """A few random trees, and a random population of 1 to 3 classes."""
+    rng = np.random.default_rng(seed)
+    schema = ruled_schema(rng)
+    outputs = 1 if len(schema.target.values or ()) == 2 else 3
+    grown = [random_tree(rng, schema, 1, t % outputs, False) for t in range(outputs * int(rng.integers(1, 6)))]
+    answers = list(range(len(schema.target.values or ())))
+    link = "logistic" if outputs == 1 else "softmax"
+    trees = build_ensemble(schema, grown, base=rng.normal(size=outputs), link=link, answers=answers, location="t")
+    return RuledCase(trees, random_population(schema, int(rng.integers(1, 4)), rng))
 
 
 def random_population(schema: Schema, classes: int, rng: np.random.Generator) -> MixturePopulation:
@@ -155,14 +169,16 @@ def check(case: RuledCase, way: dict[str, Any]) -> None:
     assert result.estimate.low - 1e-9 <= unfair <= result.estimate.high + 1e-9
     if way["enumeration"]:
         # A margin within the float32 slack stays undecided, which is rare.
-        assert result.method in ("enumeration", "linear")
+        assert result.method in ("enumeration", "linear", "trees")
         assert result.certified == pytest.approx(fair, abs=1e-9) or result.undecided > 0
         assert result.undecided < 0.2
+    elif isinstance(case.network, TreeEnsemble):
+        assert (result.certified, result.falsified) == pytest.approx((fair, unfair), abs=1e-9)
     for found in result.counterexamples:
         replay(case.network, found)
 
 
-def replay(network: AdditiveNetwork, found: certification.Counterexample) -> None:
+def replay(network: AdditiveNetwork | TreeEnsemble, found: certification.Counterexample) -> None:
     """Both people obey the rules, are each other's counterparts, and get the labels that are said."""
     schema = network.schema
 
@@ -181,12 +197,22 @@ def replay(network: AdditiveNetwork, found: certification.Counterexample) -> Non
 
 
 @pytest.mark.parametrize(
-    ("layers", "way"), [(None, WAYS[0]), (None, WAYS[1]), (0, WAYS[1])], ids=["enumeration", "boxes", "scores"]
+    ("drawn", "way"),
+    [
+        (ruled_case, WAYS[0]),
+        (ruled_case, WAYS[1]),
+        (partial(ruled_case, layers=0), WAYS[1]),
+        (ruled_trees, WAYS[0]),
+        (ruled_trees, WAYS[1]),
+    ],
+    ids=["enumeration", "boxes", "scores", "trees one by one", "boxes of trees"],
 )
 @settings(max_examples=scaled(80), deadline=None, derandomize=True)
 @given(seed=st.integers(0, 10**6))
-def test_proofs_never_exceed_what_asking_everybody_says(layers: int | None, way: dict[str, Any], seed: int) -> None:
-    check(ruled_case(seed, layers), way)
+def test_proofs_never_exceed_what_asking_everybody_says(
+    drawn: Callable[[int], RuledCase], way: dict[str, Any], seed: int
+) -> None:
+    check(drawn(seed), way)
 
 
 def check_sample(
@@ -389,16 +415,6 @@ def test_what_cannot_be_done_is_refused_with_the_way_on() -> None:
         certification.certify(network, protected=["spouse", "x"], population=uniform_mixture(network.schema))
     with pytest.raises(OptionError, match="population of independent attributes"):
         certification.certify(network, as_published=True, population=uniform_mixture(network.schema))
-
-
-def test_trees_are_certified_as_published_alone() -> None:
-    schema = couple_schema(integer("x", 0, 9))
-    trees = [tree([(0, 0.0, 1, 2), -1.0, 1.0])]
-    model = build_ensemble(schema, trees, base=np.zeros(1), link="logistic", answers=[0, 1], location="t")
-    with pytest.raises(OptionError, match="models of trees cannot be certified by plausible") as refusal:
-        certification.certify(model)
-    assert "`as_published=True`" in str(refusal.value.hint)
-    assert certification.certify(model, as_published=True).falsified == pytest.approx(1)
 
 
 @pytest.mark.full

@@ -162,8 +162,6 @@ def _require_independent(
     network: AdditiveNetwork | TreeEnsemble, config: CertifyConfig, certificate: Path | str | None
 ) -> None:
     """Check that the model and the options are supported for plausible counterparts."""
-    if not isinstance(network, AdditiveNetwork):
-        raise OptionError("models of trees cannot be certified by plausible counterparts", hint=AS_PUBLISHED)
     if config.as_published:
         raise OptionError(
             "as_published requires a population of independent attributes, which ignores the rules",
@@ -219,7 +217,6 @@ def _question_of(
 ) -> Question | OrbitQuestion:
     """Normalise the question."""
     if isinstance(population, MixturePopulation):
-        assert isinstance(model, AdditiveNetwork)
         return orbit_question_of(
             model,
             config.protected,
@@ -241,7 +238,7 @@ def _question_of(
         population,
         where=config.where,
         limit=config.tolerance,
-        **labels,  # type: ignore[arg-type]
+        **labels,
     )
 
 
@@ -270,7 +267,8 @@ def _choose_proof(
         from evenhand.certification.bounds.trees.engine import compile_tree_engine, refine_trees
 
         prepare("trees")
-        engine = compile_tree_engine(query, threads, recording=recorder is not None)  # type: ignore[arg-type]
+        engine = compile_tree_engine(question, threads, recording=recorder is not None)  # type: ignore[arg-type]
+        workers = None if orbits else workers
         return method, lambda run: _refine(run, engine, refine_trees, method, recorder, workers)
     if recorder is None and method == "linear" and has_one_score(query):
         return method, lambda run: run.prove_by_scores(method)

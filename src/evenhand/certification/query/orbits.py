@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,9 @@ from evenhand.population.mixture import JointDistribution, MixturePopulation
 from evenhand.schema.attribute import Attribute
 from evenhand.schema.counterparts import counterparts_of
 from evenhand.schema.subdomain import Subdomain
+
+if TYPE_CHECKING:
+    from evenhand.models.trees.ensemble import TreeEnsemble
 
 MAX_ORBITS = 4096
 """Maximum number of orbits."""
@@ -82,7 +85,7 @@ class ClassMasses(NamedTuple):
 
 @dataclass(frozen=True)
 class Orbit:
-    """People who are compared under the same joint values of the hub.
+    """People who are compared under the same joint values of the hub, for trees only those of one latent class.
 
     Attributes:
         query: Question whether the label is the same under these values, with the mixed marginals of the classes.
@@ -172,7 +175,7 @@ class OrbitQuestion:
 
 
 def orbit_question_of(
-    network: AdditiveNetwork,
+    network: AdditiveNetwork | TreeEnsemble,
     protected: Sequence[str] | None,
     population: MixturePopulation,
     *,
@@ -191,7 +194,7 @@ def orbit_question_of(
     names = tuple(dict.fromkeys(schema.protected if protected is None else protected))
     if population.schema.names != schema.names:
         raise OptionError("the population and the model have different attributes")
-    form = NormalForm.of(network, where=where, threshold=threshold, bands=bands)
+    form = _form_of(network, where=where, threshold=threshold, bands=bands)
     hub = tuple(schema.names[i] for i in population.hub.columns)
     name = population.name + (f", where {form.asked}" if form.asked else "")
     shares = _class_shares(form.asked, population)
@@ -214,20 +217,15 @@ def orbit_question_of(
         if len(values) < 2:
             no_counterpart += float(own.sum())
             continue
-        pooled = np.zeros(len(weights))
-        pooled[living] = own
-        query = form.query(hub, values, _class_cells(form, population, pooled / pooled.sum(), singles), name)
-        numbers = tuple(np.flatnonzero(own > 0).tolist())
-        orbits.append(
-            Orbit(
-                query,
-                tuple(replace(query, cells=by_class[number]) for number in numbers),
-                numbers,
-                masses.weighed(own),
-                values,
-                _describe_values(hub, values, schema.attributes, population.hub.columns),
-            )
-        )
+        where_values = _describe_values(hub, values, schema.attributes, population.hub.columns)
+        # Bounds of trees include the masses, so each class is bounded by itself.
+        for part in [own] if isinstance(network, AdditiveNetwork) else np.diag(own)[own > 0]:
+            pooled = np.zeros(len(weights))
+            pooled[living] = part
+            query = form.query(hub, values, _class_cells(form, population, pooled / pooled.sum(), singles), name)
+            numbers = tuple(np.flatnonzero(part > 0).tolist())
+            classes = tuple(replace(query, cells=by_class[number]) for number in numbers)
+            orbits.append(Orbit(query, classes, numbers, masses.weighed(part), values, where_values))
     if not orbits:
         raise OptionError(
             f"no one has a plausible counterpart: with another {', '.join(names)} all break a rule or a condition",
@@ -241,6 +239,15 @@ def orbit_question_of(
         )
     orbits.sort(key=lambda orbit: -orbit.mass)
     return OrbitQuestion(names, hub, tuple(orbits), no_counterpart, name)
+
+
+def _form_of(model: AdditiveNetwork | TreeEnsemble, **options: Any) -> NormalForm:
+    """Bring the model to normal form. That of trees is used in the same way."""
+    if isinstance(model, AdditiveNetwork):
+        return NormalForm.of(model, **options)
+    from evenhand.certification.bounds.trees.question import TreeForm
+
+    return TreeForm.of(model, **options)  # type: ignore[return-value]
 
 
 def _allowed_values(subdomain: Subdomain | None, table: JointDistribution, attributes: Sequence[Attribute]) -> Booleans:

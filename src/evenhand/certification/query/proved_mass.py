@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
@@ -16,7 +16,7 @@ from evenhand.certification.query.boxes import Boxes
 from evenhand.certification.query.orbits import OrbitQuestion
 from evenhand.certification.query.question import Question
 from evenhand.core.time_limit import Clock
-from evenhand.core.typing import Booleans
+from evenhand.core.typing import Booleans, Floats
 
 UNIT_ROUNDOFF = 2.0**-53
 MAX_FACTORS = 9000
@@ -268,9 +268,12 @@ class ProvedMass:
 
     def regions(self) -> tuple[Subregion, ...]:
         """List the coarse regions with falsified or undecided mass, in decreasing order of that mass."""
+        masses: dict[tuple[tuple[str, str], ...], Floats] = defaultdict(lambda: np.zeros(3))
+        for where, mass, parts in self._regions:
+            masses[tuple(where.items())] += [mass, *parts]
         subregions = [
             Subregion(where=dict(where), mass=mass, falsified=falsified, undecided=undecided)
-            for where, mass, (falsified, undecided) in self._regions
+            for where, (mass, falsified, undecided) in masses.items()
             if falsified + undecided > 0
         ]
         return tuple(sorted(subregions, key=lambda region: -(region.falsified + region.undecided)))

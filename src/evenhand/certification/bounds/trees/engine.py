@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.certification.bounds.trees.leaves import leaf_table_of
+from evenhand.certification.bounds.trees.leaves import LeafTable, leaf_table_of, weigh_cells
 from evenhand.certification.bounds.trees.lists import tree_workspace_for
 from evenhand.certification.bounds.trees.question import TreeQuery
 from evenhand.certification.bounds.trees.search import (
@@ -22,6 +23,7 @@ from evenhand.certification.bounds.trees.search import (
 )
 from evenhand.certification.bounds.trees.tails import TAILS
 from evenhand.certification.query.boxes import ArrayRows, Boxes, whole_domain
+from evenhand.certification.query.orbits import OrbitQuestion
 from evenhand.certification.query.proved_mass import (
     ProgressWatch,
     ProvedMass,
@@ -52,6 +54,8 @@ LONGEST_CALL = 0.5
 """Maximum expected duration of a call in a timed run, in seconds."""
 COARSE_REGIONS = 16
 """Approximate number of coarse parts of the domain in a certificate."""
+MAX_LEAVES, MAX_ORBIT_LEAVES = 6_000_000, 2_000_000
+"""Maximum number of leaves, to limit memory: of an ensemble, and of all orbits together."""
 TABLE_POINTS, RECORDED_POINTS = 1 << 14, 1 << 8
 """Maximum number of points of a counted box, without and with a certificate file that must be checked."""
 
@@ -95,27 +99,29 @@ class TreeEngine:
     """Bounder of the boxes of an ensemble, with work arrays for every thread.
 
     Args:
-        query: Question.
+        question: Question. The regions of a question about orbits are the orbits, each with a single class.
         jobs: Number of threads.
         recording: Whether to use only proofs that the certificate checker can repeat.
     """
 
-    def __init__(self, query: TreeQuery, jobs: int, *, recording: bool = False) -> None:
+    def __init__(self, question: TreeQuery | OrbitQuestion, jobs: int, *, recording: bool = False) -> None:
         self.jobs = jobs
         self.recording = recording
-        self.domain = whole_domain(query)
-        self.table = leaf_table_of(query)
+        self.domain = whole_domain(question.query)
+        self.tables = dict(_tables_of(question))  # leaves by region, with the share of all people; 0: any region
+        table = next(iter(self.tables.values()))[0]
         # A tolerance of zero is proved by the leaves, because sums of leaves are rounded.
-        exact = self.table.is_difference and self.table.within < 0
+        exact = table.is_difference and table.within < 0
         self._points = 1.0 if exact else float(RECORDED_POINTS if recording else TABLE_POINTS)
-        self._tails = TAILS[:0] if recording or len(query.base) > 1 or self.table.is_difference else TAILS
+        self._tails = TAILS[:0] if recording or len(table.base) > 1 or table.is_difference else TAILS
         self._own = threading.local()
 
     def root(self) -> TreeFrontier:
-        """Build a box of the whole domain."""
-        low, high = self.domain.lo.astype(np.int32), self.domain.hi.astype(np.int32)
-        state, region = np.zeros(1, dtype=np.int8), np.zeros(1, dtype=np.int16)
-        return TreeFrontier(low, high, np.array([[1.0, 0.0, 0.0]]), state, region)
+        """Build a box of the whole domain, or of that of each open orbit."""
+        region = np.array(list(self.tables), dtype=np.int16)
+        low, high = (np.tile(end.astype(np.int32), (len(region), 1)) for end in (self.domain.lo, self.domain.hi))
+        known = np.array([[share, 0.0, 0.0] for _, share in self.tables.values()])
+        return TreeFrontier(low, high, known, np.zeros(len(region), dtype=np.int8), region)
 
     def expand(
         self, boxes: TreeFrontier, threshold: float, limit: float = np.inf, *, put_settled: bool = False
@@ -126,24 +132,43 @@ class TreeEngine:
             The parts with open mass, with ``put_settled`` the others too; mass decided fair, mass decided unfair,
             parts bounded.
         """
-        if not hasattr(self._own, "work"):
-            self._own.work = tree_workspace_for(self.table)
-        work = self._own.work
+        number = 0 if 0 in self.tables else int(boxes.region[0])
+        table, share = self.tables[number]
+        if getattr(self._own, "number", None) != number:
+            self._own.number, self._own.work = number, tree_workspace_for(table)
         n, room = boxes.low.shape[1], OUTPUT_BOXES + 4 * len(boxes)
         out = new_arrays(TreeBoxArrays, boxes=room, attributes=n)
-        inputs = TreeBoxArrays(boxes.low, boxes.high, boxes.known, boxes.state)
+        inputs = TreeBoxArrays(boxes.low, boxes.high, boxes.known / share, boxes.state)
         put, totals = put_settled or self.recording, np.zeros(3)
-        settings = (float(threshold), float(limit), self._points, put, self.recording)
-        count = refine_tree_boxes(self.table, work, inputs, self._tails, settings, out, totals)
+        settings = (float(threshold / share), float(limit), self._points, put, self.recording)
+        count = refine_tree_boxes(table, self._own.work, inputs, self._tails, settings, out, totals)
+        totals[:2] *= share
         region = np.full(count, boxes.region[0], dtype=np.int16)
         low, high, known, state = (column[:count].copy() for column in out)
-        return TreeFrontier(low, high, known, state, region), totals
+        return TreeFrontier(low, high, known * share, state, region), totals
 
 
-def compile_tree_engine(query: TreeQuery, jobs: int, *, recording: bool = False) -> TreeEngine:
+def _tables_of(question: TreeQuery | OrbitQuestion) -> Iterator[tuple[int, tuple[LeafTable, float]]]:
+    """Yield the region of each open orbit, and its leaves with its share of all people. Classes share their leaves."""
+    if isinstance(question, TreeQuery):
+        yield 0, (leaf_table_of(question, MAX_LEAVES), 1.0)
+    orbits: list[tuple[int, Any, bytes]] = [
+        (region, orbit, orbit.values.tobytes())
+        for region, orbit in enumerate(question.orbits, 1)
+        if not orbit.query.constant
+    ]
+    tables: dict[bytes, LeafTable] = {}
+    most = MAX_ORBIT_LEAVES // max(1, len({values for _, _, values in orbits}))
+    for region, orbit, values in orbits:
+        table = tables[values] = tables.get(values) or leaf_table_of(orbit.query, most)
+        cumulative, set_weights = weigh_cells(orbit.query.cells, table.is_set)
+        yield region, (table._replace(cumulative=cumulative, set_weights=set_weights), orbit.mass)
+
+
+def compile_tree_engine(question: TreeQuery | OrbitQuestion, jobs: int, *, recording: bool = False) -> TreeEngine:
     """Collect the leaves and compile the kernels, which takes time on first use."""
-    engine = TreeEngine(query, jobs, recording=recording)
-    engine.expand(engine.root(), 2.0, 0)
+    engine = TreeEngine(question, jobs, recording=recording)
+    engine.expand(engine.root()[:1], 2.0, 0)
     return engine
 
 
@@ -274,7 +299,8 @@ def _record_boxes(recorder: BoxRecorder, boxes: TreeFrontier) -> None:
 
 def _split_domain(run: TreeSearch) -> TreeFrontier:
     """Split the domain into its first parts, the regions of the certificate, and count the decided ones."""
-    waiting = [run.bounder.root()]
+    root = run.bounder.root()
+    waiting = [root[at : at + 1] for at in range(len(root))]
     finished: list[TreeFrontier] = []
     while waiting and len(waiting) + len(finished) < COARSE_REGIONS and run.stop_within_round(1.0, 1) is None:
         # The part with the most open mass is split, so that regions have similar masses.
@@ -291,7 +317,7 @@ def _split_domain(run: TreeSearch) -> TreeFrontier:
     remaining = waiting + finished
     for part in remaining:
         part.region[:] = _region_number(run.proved_mass, part)
-    return TreeFrontier.concatenate(remaining) if remaining else run.bounder.root()[:0]
+    return TreeFrontier.concatenate(remaining) if remaining else root[:0]
 
 
 def _region_number(tally: ProvedMass, part: TreeFrontier) -> int:

@@ -8,12 +8,14 @@ the margin by at most (t + 1) / (2 s), which the thresholds of the decision incl
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.certification.bounds.trees.question import TreeQuery, protected_flags
+from evenhand.certification.query.cells import Cells
 from evenhand.core.time_limit import check_time
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import ModelError
@@ -21,8 +23,6 @@ from evenhand.errors import ModelError
 Keys = NDArray[np.uint64]
 Small = NDArray[np.int32]
 
-MAX_LEAVES = 6_000_000
-"""Maximum number of leaves, to limit memory."""
 HALF = np.uint64(0xFFFFFFFF)
 """Lower half of a key."""
 SCALE_BITS = 52
@@ -117,8 +117,12 @@ class Paths(NamedTuple):
         return Paths(self.node[rows], self.keys[rows], self.mask[rows])
 
 
-def leaf_table_of(query: TreeQuery) -> LeafTable:
+def leaf_table_of(query: TreeQuery, most: int) -> LeafTable:
     """Collect the leaves of an ensemble.
+
+    Args:
+        query: Question.
+        most: Maximum number of leaves.
 
     Raises:
         ModelError: There are too many leaves.
@@ -139,9 +143,9 @@ def leaf_table_of(query: TreeQuery) -> LeafTable:
         leaves.append(paths.select(at_leaf))
         total += len(leaves[-1].node)
         paths = _extend_paths(query, tests, is_set, flags, masks, paths.select(~at_leaf))
-        if total + len(paths.node) > MAX_LEAVES:
+        if total + len(paths.node) > most:
             raise ModelError(
-                f"the trees have more than {MAX_LEAVES:,} leaves",
+                f"the trees have more than {most:,} leaves",
                 location=query.model.name,
                 hint="train fewer or smaller trees",
             )
@@ -221,12 +225,15 @@ def _cell_tests(query: TreeQuery) -> tuple[CellTests, Booleans]:
     bits, is_set = np.zeros(number, dtype=np.uint64), np.zeros(len(query.cells), dtype=np.bool_)
     edges: list[Integers] = [np.zeros(0, dtype=np.int64)] * number
     for i, cells in enumerate(query.cells):
-        mine = np.flatnonzero(tests.attribute == cells.position)
+        mine = np.flatnonzero(np.isin(tests.attribute, cells.columns))
         about[mine] = i
-        attribute, entries = query.schema.attributes[cells.position], cells.entry(np.arange(cells.count))
-        for test, first, changes in tests.changes(mine, attribute, entries):
-            left_first[test] = first
-            edges[test] = changes
+        for position, entries in zip(
+            cells.columns, cells.values_of(cells.entry(np.arange(cells.count))).T, strict=True
+        ):
+            rows = mine[tests.attribute[mine] == position]
+            for test, first, changes in tests.changes(rows, query.schema.attributes[position], entries):
+                left_first[test] = first
+                edges[test] = changes
         is_set[i] = cells.count <= SET_CELLS and any(len(edges[row]) > 1 for row in mine)
         if is_set[i]:
             for row in mine:
@@ -250,13 +257,7 @@ def _build_table(query: TreeQuery, leaves: Paths, is_set: Booleans, members: Boo
     values, base, above, below, scale = _scale_margins(query, terms[order], nodes.trees)
     limits = (0, 0) if query.limit is None else _scale_limit(query, query.limit, scale, nodes.trees)
     offsets = np.concatenate([[0], np.cumsum(query.counts + 1)]).astype(np.int64)
-    cumulative = [cells.before(np.arange(cells.count + 1)).astype(np.float64) for cells in query.cells]
-    set_weights = np.zeros((len(query.cells), 8, 256))
-    for i in np.flatnonzero(is_set):
-        weights = np.zeros(SET_CELLS)
-        weights[: query.counts[i]] = np.diff(cumulative[i])
-        bits = (np.arange(256)[:, None] >> np.arange(8)) & 1
-        set_weights[i] = weights.reshape(8, 8) @ bits.T
+    cumulative, set_weights = weigh_cells(query.cells, is_set)
     keys, last = leaves.keys[order], query.counts.astype(np.int64) - 1
     tests = keys != np.where(is_set, set_key(0, last), range_key(0, last))
     return LeafTable(
@@ -271,7 +272,7 @@ def _build_table(query: TreeQuery, leaves: Paths, is_set: Booleans, members: Boo
         portion=members.mean(axis=1),
         is_set=is_set,
         offsets=offsets,
-        cumulative=np.concatenate([*cumulative, np.zeros(1)]),
+        cumulative=cumulative,
         set_weights=set_weights,
         base=base,
         above=above,
@@ -283,6 +284,18 @@ def _build_table(query: TreeQuery, leaves: Paths, is_set: Booleans, members: Boo
         within=limits[0],
         beyond=limits[1],
     )
+
+
+def weigh_cells(cells: Sequence[Cells], is_set: Booleans) -> tuple[Floats, Floats]:
+    """Compute the fields ``cumulative`` and ``set_weights`` of a leaf table from the weights of the cells."""
+    cumulative = [each.before(np.arange(each.count + 1)).astype(np.float64) for each in cells]
+    set_weights = np.zeros((len(cells), 8, 256))
+    for i in np.flatnonzero(is_set).tolist():
+        weights = np.zeros(SET_CELLS)
+        weights[: cells[i].count] = np.diff(cumulative[i])
+        bits = (np.arange(256)[:, None] >> np.arange(8)) & 1
+        set_weights[i] = weights.reshape(8, 8) @ bits.T
+    return np.concatenate([*cumulative, np.zeros(1)]), set_weights
 
 
 def leaf_chances(table: LeafTable) -> Floats:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar
+from itertools import starmap
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,7 +41,7 @@ from evenhand.models.trees.nodes import TreeNodes
 from evenhand.population.independent import Marginal, ProductPopulation, UniformMarginal
 from evenhand.schema.attribute import Attribute
 from evenhand.schema.schema import Schema
-from evenhand.schema.subdomain import Runs
+from evenhand.schema.subdomain import Subdomain, parse_subdomain
 
 MAX_FLAGS = 2**28
 """Maximum number of tests times values of one attribute, to limit memory."""
@@ -149,31 +150,6 @@ def node_tests_of(ensemble: TreeEnsemble) -> NodeTests:
     of[inner] = number.ravel()
     node = inner[representatives] if len(inner) else np.zeros(0, dtype=np.int64)
     return NodeTests(nodes=nodes, of=of, node=node, attribute=owner[nodes.feature[node]], columns=columns)
-
-
-def cells_between_cuts(
-    tests: NodeTests,
-    mine: Integers,
-    attribute: Attribute,
-    position: int,
-    marginal: Marginal | UniformMarginal | None,
-    runs: Runs | None,
-) -> Cells:
-    """Build the cells of an unprotected attribute.
-
-    Args:
-        tests: Tests of the ensemble.
-        mine: Tests of this attribute.
-        attribute: Attribute.
-        position: Its column in an individual's row.
-        marginal: Distribution of the attribute in the population. None for uniform.
-        runs: Ranges of its entries. Default: the whole domain.
-    """
-    if attribute.is_discrete and not attribute.ordered:
-        return cells_of(attribute, position, _rank_values(tests, mine, attribute), marginal, runs=runs)
-    cuts = _cut_entries(tests, mine, attribute)
-    part = StepTerm(cuts=cuts, rows=np.arange(len(cuts) + 1, dtype=np.float64)[:, None])
-    return cells_of(attribute, position, part, marginal, runs=runs)
 
 
 def _cut_entries(tests: NodeTests, mine: Integers, attribute: Attribute) -> Floats:
@@ -316,66 +292,125 @@ class TreeQuery(Question):
         return outcomes.astype(np.int8)
 
 
+@dataclass(frozen=True)
+class TreeForm:
+    """Ensemble, margins and conditions of a question, without the compared people.
+
+    Attributes:
+        question: The same question about no one.
+        asked: Part of the domain that satisfies the conditions. None: all of it.
+    """
+
+    question: TreeQuery
+    asked: Subdomain | None
+
+    @classmethod
+    def of(
+        cls,
+        ensemble: TreeEnsemble,
+        *,
+        where: Sequence[str] = (),
+        threshold: float | None = None,
+        bands: Sequence[float] = (),
+        least: int = 2,
+        limit: float | None = None,
+    ) -> TreeForm:
+        """Compute the margins; arguments and errors as for ``tree_query_of``."""
+        if len(ensemble.classes) > MAX_CLASSES:
+            raise OptionError(
+                f"certification handles up to {MAX_CLASSES} labels, the model has {len(ensemble.classes)}"
+            )
+        cut = ScoreBands.of(bands, ensemble.classes, ensemble.favourable, threshold) if bands else None
+        if limit is not None:
+            pairs, fold, base, slack, sizes = _number_map(ensemble)
+        elif cut is not None:
+            pairs, fold, base = _band_map(ensemble, cut)
+            slack, sizes = _band_rounding(ensemble, cut, fold, base)
+        else:
+            pairs, fold, base, threshold = _margin_map(ensemble, threshold)
+            slack, sizes = _rounding_error(ensemble, fold, base, threshold)
+        asked = parse_subdomain(ensemble.schema, where)
+        question = TreeQuery(
+            model=ensemble,
+            protected=(),
+            assignments=np.zeros((1, 0)),
+            cells=(),
+            population="",
+            where=asked.conditions if asked else (),
+            tests=node_tests_of(ensemble),
+            threshold=threshold,
+            least=least,
+            bands=cut,
+            pairs=pairs,
+            fold=fold,
+            base=base,
+            slack=slack,
+            sizes=sizes,
+            limit=limit,
+            number_error=0.0 if limit is None else float(slack[0]),
+        )
+        return cls(question, asked)
+
+    @cached_property
+    def parts(self) -> tuple[StepTerm | TableTerm, ...]:
+        """Term of each attribute that has a different value where some test changes its result."""
+        return tuple(starmap(self._part, enumerate(self.question.schema.attributes)))
+
+    def _part(self, position: int, attribute: Attribute) -> StepTerm | TableTerm:
+        tests = self.question.tests
+        mine = np.flatnonzero(tests.attribute == position)
+        if attribute.is_discrete and not attribute.ordered:
+            return _rank_values(tests, mine, attribute)
+        cuts = _cut_entries(tests, mine, attribute)
+        return StepTerm(cuts=cuts, rows=np.arange(len(cuts) + 1, dtype=np.float64)[:, None])
+
+    def cells(self, position: int, marginal: Marginal | UniformMarginal | None, held: Floats | None = None) -> Cells:
+        """Build the cells of one attribute with a distribution (None: uniform), or only of the values ``held``."""
+        attribute = self.question.schema.attributes[position]
+        runs = self.asked.runs(attribute) if self.asked else None
+        return cells_of(attribute, position, self.parts[position], marginal, runs=runs, held=held)
+
+    def query(
+        self, names: tuple[str, ...], assignments: Floats, cells: tuple[Cells, ...], population: str
+    ) -> TreeQuery:
+        """Build the question whether the label is the same under joint values of some attributes.
+
+        Args:
+            names: Attributes that are varied.
+            assignments: Their joint values, shape (assignments, len(names)).
+            cells: Cells of the other attributes.
+            population: Name of the distribution of the masses.
+        """
+        flags = protected_flags(self.question.tests, self.question.schema, names, assignments)
+        chosen = assignments[np.sort(np.unique(flags, axis=1, return_index=True)[1])]
+        if self.question.limit is not None:
+            check_assignments(len(chosen))
+        return replace(self.question, protected=names, assignments=chosen, cells=cells, population=population)
+
+
 def tree_query_of(
     ensemble: TreeEnsemble,
     protected: Sequence[str] | None = None,
     population: ProductPopulation | None = None,
     *,
     where: Sequence[str] = (),
-    threshold: float | None = None,
-    bands: Sequence[float] = (),
-    least: int = 2,
-    limit: float | None = None,
+    **options: Any,
 ) -> TreeQuery:
     """Normalise a question about trees; see ``query.query_of``.
 
     Args:
         ensemble: Model.
-        protected, population, where, threshold, bands, least: As for ``query_of``.
-        limit: Permitted change of the model's number, instead of labels. The number is then the only margin.
+        protected, population, where: As for ``query_of``.
+        options: ``threshold``, ``bands`` and ``least`` as for ``query_of``; and ``limit``, the permitted change of the
+            model's number, instead of labels. The number is then the only margin.
 
     Raises:
         OptionError: As for ``query_of``, or a limit is given and the trees compute labels from more than one number.
     """
-    if len(ensemble.classes) > MAX_CLASSES:
-        raise OptionError(f"certification handles up to {MAX_CLASSES} labels, the model has {len(ensemble.classes)}")
-    cut = ScoreBands.of(bands, ensemble.classes, ensemble.favourable, threshold) if bands else None
-    if limit is not None:
-        pairs, fold, base, slack, sizes = _number_map(ensemble)
-    elif cut is not None:
-        pairs, fold, base = _band_map(ensemble, cut)
-        slack, sizes = _band_rounding(ensemble, cut, fold, base)
-    else:
-        pairs, fold, base, threshold = _margin_map(ensemble, threshold)
-        slack, sizes = _rounding_error(ensemble, fold, base, threshold)
-    schema, tests = ensemble.schema, node_tests_of(ensemble)
-    domain = AskedDomain.of(schema, protected, population, where)
-    cells = tuple(
-        cells_between_cuts(tests, np.flatnonzero(tests.attribute == i), attribute, i, marginal, runs)
-        for i, attribute, marginal, runs in domain.free
-    )
-    distinct = _distinct_assignments(tests, schema, domain.protected, domain.assignments)
-    if limit is not None:
-        check_assignments(len(distinct))
-    return TreeQuery(
-        model=ensemble,
-        protected=domain.protected,
-        assignments=domain.assignments[distinct],
-        cells=cells,
-        population=domain.population,
-        where=domain.where,
-        tests=tests,
-        threshold=threshold,
-        least=least,
-        bands=cut,
-        pairs=pairs,
-        fold=fold,
-        base=base,
-        slack=slack,
-        sizes=sizes,
-        limit=limit,
-        number_error=0.0 if limit is None else float(slack[0]),
-    )
+    form = TreeForm.of(ensemble, where=where, **options)
+    domain = AskedDomain.of(ensemble.schema, protected, population, where)
+    cells = tuple(form.cells(i, marginal) for i, _, marginal, _ in domain.free)
+    return form.query(domain.protected, domain.assignments, cells, domain.population)
 
 
 def protected_flags(tests: NodeTests, schema: Schema, protected: Sequence[str], assignments: Floats) -> Booleans:
@@ -387,14 +422,6 @@ def protected_flags(tests: NodeTests, schema: Schema, protected: Sequence[str], 
         mine = np.flatnonzero(tests.attribute == position)
         flags[mine] = tests.flags(mine, schema.attributes[position], entries)
     return flags
-
-
-def _distinct_assignments(
-    tests: NodeTests, schema: Schema, protected: Sequence[str], assignments: Floats
-) -> NDArray[np.intp]:
-    """Select assignments that differ in the result of some node."""
-    flags = protected_flags(tests, schema, protected, assignments)
-    return np.sort(np.unique(flags, axis=1, return_index=True)[1])
 
 
 def _margin_map(ensemble: TreeEnsemble, threshold: float | None) -> tuple[Integers, Floats, Floats, float | None]:
