@@ -14,7 +14,7 @@ from evenhand.stats import Observed, Unknown, clopper_pearson, quantile_interval
 from evenhand.stats.auc import auc
 from evenhand.stats.distribution import NumberMoments, number_moments, skewed_mean_interval
 from evenhand.stats.excess import FlipCounts, excess_over_noise
-from evenhand.stats.mean import SampleMoments, adjusted_mean_interval, observed_means, welch_interval
+from evenhand.stats.mean import SampleMoments, adjusted_mean_interval, welch_interval
 from evenhand.stats.proportion import Limits, mean_limits
 from support import scaled
 
@@ -310,14 +310,6 @@ def test_differences_of_means_with_rare_events_are_covered(n1, n2):
             low, high = limits.largest_difference()
             covered += low <= abs(means[0] - means[1]) <= high
         assert covered / runs >= 0.94 - 3 * np.sqrt(0.94 * 0.06 / runs)
-
-
-def test_every_group_is_counted_and_says_how():
-    constant, varied = observed_means([0.5, 0.5], [0.0, 0.04], [40, 40])
-    assert "added at both ends" in constant.method
-    assert (varied.n, varied.value, varied.confidence) == (40, 0.5, 0.95)
-    assert (varied.low, varied.high) == pytest.approx(tuple(adjusted_mean_interval(0.5, 0.04, 40)))
-    assert constant.high - constant.low < varied.high - varied.low
 
 
 def skewed_interval(sample, confidence=0.95):

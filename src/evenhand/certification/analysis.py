@@ -103,7 +103,7 @@ def certify(
     if workers is not None:
         count_workers(workers)
     if isinstance(population, MixturePopulation):
-        _require_independent(network, config, certificate)
+        _require_independent(config, certificate)
     if certificate is not None and config.tolerance is not None and not isinstance(network, AdditiveNetwork):
         raise OptionError(
             "a certificate file of trees holds labels or bands of a score, not changes of a number",
@@ -158,10 +158,8 @@ def _share_limits(config: CertifyConfig, questions: int, seconds: float, effort:
     return config.model_copy(update=limits)
 
 
-def _require_independent(
-    network: AdditiveNetwork | TreeEnsemble, config: CertifyConfig, certificate: Path | str | None
-) -> None:
-    """Check that the model and the options are supported for plausible counterparts."""
+def _require_independent(config: CertifyConfig, certificate: Path | str | None) -> None:
+    """Check that the options are supported for plausible counterparts."""
     if config.as_published:
         raise OptionError(
             "as_published requires a population of independent attributes, which ignores the rules",

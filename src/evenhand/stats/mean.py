@@ -10,10 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.stats.level import Interval, as_interval, normal_cdf, normal_quantile, student_quantile, tail_probability
-from evenhand.stats.quantity import Observed
 
 ADJUSTED = "Student's t, observations added at both ends of the range"
-"""Name of the interval of ``observed_means`` in reports."""
+"""Name of ``adjusted_mean_interval`` in reports."""
 
 NO_SPREAD = 1e-12
 """Standard deviation, relative to the range, below which all values are considered equal."""
@@ -82,25 +81,6 @@ def adjusted_mean_interval(
     squares = (n - 1) * variance + n * (mean - centre) ** 2 + added * ((lower - centre) ** 2 + (upper - centre) ** 2)
     half = student_quantile(confidence, size - 1) * np.sqrt(squares / (size - 1) / size)
     return as_interval(np.maximum(centre - half, lower), np.minimum(centre + half, upper))
-
-
-def observed_means(
-    mean: ArrayLike,
-    variance: ArrayLike,
-    n: ArrayLike,
-    confidence: float = 0.95,
-    *,
-    lower: float = 0.0,
-    upper: float = 1.0,
-) -> list[Observed]:
-    """Compute the mean of each group with ``adjusted_mean_interval``; arguments have shape (groups,)."""
-    mean, variance, n = _sample_arrays(mean, variance, n)
-    ends = adjusted_mean_interval(mean, variance, n, confidence, lower=lower, upper=upper)
-    columns = (np.asarray(array).tolist() for array in (mean, n, *ends))
-    return [
-        Observed(value=value, n=int(size), low=low, high=high, confidence=confidence, method=ADJUSTED)
-        for value, size, low, high in zip(*columns, strict=True)
-    ]
 
 
 class SampleMoments(NamedTuple):

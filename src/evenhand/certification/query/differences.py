@@ -65,10 +65,12 @@ def difference_query_of(
     pairs = check_assignments(len(assignments))
 
     def cells_by(mapping: Floats) -> tuple[Cells, ...]:
-        return tuple(
-            cells_of(attribute, i, fold_term(parts[i], mapping), marginal, runs=runs)
-            for i, attribute, marginal, runs in domain.free
-        )
+        cells = []
+        for i, marginal in domain.free:
+            attribute = network.schema.attributes[i]
+            runs = domain.asked.runs(attribute) if domain.asked else None
+            cells.append(cells_of(attribute, i, fold_term(parts[i], mapping), marginal, runs=runs))
+        return tuple(cells)
 
     own_units = np.eye(len(first_bias))
     cells = cells_by(own_units)

@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import starmap
 from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
@@ -30,7 +31,7 @@ from evenhand.models.additive.network import AdditiveNetwork, AffineLayer, Attri
 from evenhand.population.independent import UNIFORM_POPULATION, Marginal, ProductPopulation, UniformMarginal
 from evenhand.schema.attribute import Attribute, Value
 from evenhand.schema.schema import Schema
-from evenhand.schema.subdomain import Runs, Subdomain, parse_subdomain
+from evenhand.schema.subdomain import Subdomain, parse_subdomain
 
 if TYPE_CHECKING:
     from evenhand.models.trees.ensemble import TreeEnsemble
@@ -381,8 +382,7 @@ class AskedDomain:
         varied: Their positions in the schema.
         asked: Part of the domain that satisfies the conditions. None: all of it.
         assignments: Joint values of the protected attributes, shape (assignments, protected).
-        free: Position, attribute, distribution (None: uniform) and ranges of entries (None: all) of the other
-            attributes.
+        free: Position and distribution (None: uniform) of each other attribute.
         population: Name of the distribution of the masses.
         where: Conditions that restrict the domain.
     """
@@ -391,7 +391,7 @@ class AskedDomain:
     varied: Sequence[int]
     asked: Subdomain | None
     assignments: Floats
-    free: tuple[tuple[int, Attribute, Marginal | UniformMarginal | None, Runs | None], ...]
+    free: tuple[tuple[int, Marginal | UniformMarginal | None], ...]
     population: str
     where: tuple[str, ...]
 
@@ -422,11 +422,7 @@ class AskedDomain:
             varied=varied,
             asked=subdomain,
             assignments=assignments,
-            free=tuple(
-                (i, attribute, marginals[i], subdomain.runs(attribute) if subdomain else None)
-                for i, attribute in enumerate(schema.attributes)
-                if i not in varied
-            ),
+            free=tuple((i, marginal) for i, marginal in enumerate(marginals) if i not in varied),
             population=name + (f", where {subdomain}" if subdomain else ""),
             where=subdomain.conditions if subdomain else (),
         )
@@ -460,7 +456,7 @@ def query_of(
     """
     domain = AskedDomain.of(network.schema, protected, population, where)
     form = NormalForm.of(network, where=where, threshold=threshold, bands=bands)
-    cells = tuple(form.cells(i, marginal) for i, _, marginal, _ in domain.free)
+    cells = tuple(starmap(form.cells, domain.free))
     query = form.query(domain.protected, domain.assignments, cells, domain.population)
     return query if least == 2 else replace(query, least=least)
 
@@ -508,12 +504,11 @@ class NormalForm:
             OptionError: There are too many labels, or a condition or the threshold is invalid.
             SchemaError: A name is unknown.
         """
+        check_labels(len(network.classes), threshold)
         subdomain = parse_subdomain(network.schema, where)
         cut = ScoreBands.of(bands, network.classes, network.favourable, threshold) if bands else None
         threshold, offset, resolution = _margin_threshold(network, threshold)
         shift: float | Floats = offset
-        if len(network.classes) > MAX_CLASSES:
-            raise OptionError(f"certification handles up to {MAX_CLASSES} labels, the model has {len(network.classes)}")
         pairs, fold = _margin_map(network)
         if cut is not None:
             pairs, shift, resolution, threshold = cut.pairs, cut.cuts, cut.resolution, None
@@ -582,19 +577,23 @@ class NormalForm:
         )
 
 
+def check_labels(number: int, threshold: float | None) -> None:
+    """Check the number of labels and the threshold."""
+    if number > MAX_CLASSES:
+        raise OptionError(f"certification handles up to {MAX_CLASSES} labels, the model has {number}")
+    if threshold is not None and number != 2:
+        raise OptionError(
+            f"a threshold requires a model with two labels, but this one has {number}",
+            hint="omit it to predict the label with the largest output",
+        )
+    if threshold is not None and not 0 < threshold < 1:
+        raise OptionError(f"a threshold must lie strictly between 0 and 1, got {threshold:g}")
+
+
 def _margin_threshold(network: AdditiveNetwork, threshold: float | None) -> tuple[float | None, float, float]:
     """Compute the threshold on the second label's probability, the cut of its margin, and the resolution there."""
-    if len(network.classes) != 2:
-        if threshold is not None:
-            raise OptionError(
-                f"a threshold requires a model with two labels, but this one has {len(network.classes)}",
-                hint="omit it to predict the label with the largest output",
-            )
-        return None, 0.0, ACTIVATION_ERROR
     if threshold is None:
-        return 0.5, 0.0, ACTIVATION_ERROR
-    if not 0 < threshold < 1:
-        raise OptionError(f"a threshold must lie strictly between 0 and 1, got {threshold:g}")
+        return 0.5 if len(network.classes) == 2 else None, 0.0, ACTIVATION_ERROR
     return threshold, log_odds(threshold), resolution_of(threshold)
 
 

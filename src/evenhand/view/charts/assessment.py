@@ -93,19 +93,15 @@ def draw_timeline(group: GroupFinding, *, width: int = WIDE) -> Spec:
             x=x("start"),
             x2="end",
         ),
-        mark_layer(
-            waits,
-            {"type": "rule", "color": LIGHT["open"], "strokeWidth": 7, "yOffset": 8},
-            y=y,
-            x=x("from"),
-            x2="to",
-        ),
-        mark_layer(
-            overdue,
-            {"type": "rule", "color": LIGHT["different"], "strokeWidth": 3, "yOffset": 8},
-            y=y,
-            x=x("from"),
-            x2="to",
+        *(
+            mark_layer(
+                spans,
+                {"type": "rule", "color": LIGHT[color], "strokeWidth": stroke, "yOffset": 8},
+                y=y,
+                x=x("from"),
+                x2="to",
+            )
+            for spans, color, stroke in ((waits, "open", 7), (overdue, "different", 3))
         ),
         mark_layer(
             ticks,

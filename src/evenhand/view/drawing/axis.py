@@ -53,15 +53,6 @@ def percentages(values: Sequence[float]) -> list[str]:
     return [f"{100 * value:.{digits}f}{NARROW_PERCENT}" for value in values]
 
 
-def whole_numbers(values: Sequence[float]) -> list[str]:
-    """Format whole numbers, with commas between thousands.
-
-    >>> whole_numbers([0.0, 5000.0])
-    ['0', '5,000']
-    """
-    return [f"{value:,.0f}" for value in values]
-
-
 def differences(values: Sequence[float]) -> list[str]:
     """Format differences, each with its sign; 0 has none.
 

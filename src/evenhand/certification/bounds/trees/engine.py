@@ -152,16 +152,15 @@ def _tables_of(question: TreeQuery | OrbitQuestion) -> Iterator[tuple[int, tuple
     """Yield the region of each open orbit, and its leaves with its share of all people. Classes share their leaves."""
     if isinstance(question, TreeQuery):
         yield 0, (leaf_table_of(question, MAX_LEAVES), 1.0)
-    orbits: list[tuple[int, Any, bytes]] = [
-        (region, orbit, orbit.values.tobytes())
-        for region, orbit in enumerate(question.orbits, 1)
-        if not orbit.query.constant
-    ]
     tables: dict[bytes, LeafTable] = {}
-    most = MAX_ORBIT_LEAVES // max(1, len({values for _, _, values in orbits}))
-    for region, orbit, values in orbits:
-        table = tables[values] = tables.get(values) or leaf_table_of(orbit.query, most)
-        cumulative, set_weights = weigh_cells(orbit.query.cells, table.is_set)
+    most = MAX_ORBIT_LEAVES // max(1, len({orbit.values.tobytes() for orbit in question.orbits}))
+    for region, orbit in enumerate(question.orbits, 1):
+        query: Any = orbit.query
+        if query.constant:
+            continue
+        values = orbit.values.tobytes()
+        table = tables[values] = tables.get(values) or leaf_table_of(query, most)
+        cumulative, set_weights = weigh_cells(query.cells, table.is_set)
         yield region, (table._replace(cumulative=cumulative, set_weights=set_weights), orbit.mass)
 
 

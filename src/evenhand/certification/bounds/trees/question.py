@@ -21,7 +21,7 @@ from evenhand.certification.query.bands import ScoreBands
 from evenhand.certification.query.cells import Cells, cells_of
 from evenhand.certification.query.differences import check_assignments
 from evenhand.certification.query.outcomes import FAIR, UNDECIDED, UNFAIR, classify_points, possible_labels
-from evenhand.certification.query.question import MAX_CLASSES, AskedDomain, Question
+from evenhand.certification.query.question import AskedDomain, Question, check_labels
 from evenhand.certification.query.rounding import BINARY32_UNIT, BINARY64_UNIT, log_odds, resolution_of, summation_error
 from evenhand.core.time_limit import check_time
 from evenhand.core.typing import Booleans, Floats, Integers
@@ -316,10 +316,7 @@ class TreeForm:
         limit: float | None = None,
     ) -> TreeForm:
         """Compute the margins; arguments and errors as for ``tree_query_of``."""
-        if len(ensemble.classes) > MAX_CLASSES:
-            raise OptionError(
-                f"certification handles up to {MAX_CLASSES} labels, the model has {len(ensemble.classes)}"
-            )
+        check_labels(len(ensemble.classes), threshold)
         cut = ScoreBands.of(bands, ensemble.classes, ensemble.favourable, threshold) if bands else None
         if limit is not None:
             pairs, fold, base, slack, sizes = _number_map(ensemble)
@@ -409,7 +406,7 @@ def tree_query_of(
     """
     form = TreeForm.of(ensemble, where=where, **options)
     domain = AskedDomain.of(ensemble.schema, protected, population, where)
-    cells = tuple(form.cells(i, marginal) for i, _, marginal, _ in domain.free)
+    cells = tuple(starmap(form.cells, domain.free))
     return form.query(domain.protected, domain.assignments, cells, domain.population)
 
 
@@ -428,13 +425,6 @@ def _margin_map(ensemble: TreeEnsemble, threshold: float | None) -> tuple[Intege
     """Compute the pairs of classes, the factors of outputs in their margins, their constants, and the threshold."""
     classes = len(ensemble.classes)
     pairs = np.array([(a, b) for a in range(classes) for b in range(a + 1, classes)], dtype=np.int64)
-    if classes != 2 and threshold is not None:
-        raise OptionError(
-            f"a threshold requires a model with two labels, but this one has {classes}",
-            hint="omit it to predict the label with the largest output",
-        )
-    if threshold is not None and not 0 < threshold < 1:
-        raise OptionError(f"a threshold must lie strictly between 0 and 1, got {threshold:g}")
     outputs = len(ensemble.base)
     identity = np.eye(outputs)
     fold = np.ones((1, 1)) if outputs == 1 else identity[:, pairs[:, 1]] - identity[:, pairs[:, 0]]
@@ -452,6 +442,11 @@ def _margin_map(ensemble: TreeEnsemble, threshold: float | None) -> tuple[Intege
     return pairs, fold / ensemble.divisor, ensemble.base @ fold - shift, limit
 
 
+def _second_margin(outputs: int) -> Floats:
+    """Return the factors of one or two outputs in the margin of the second label."""
+    return np.ones((1, 1)) if outputs == 1 else np.array([[-1.0], [1.0]])
+
+
 def _number_map(ensemble: TreeEnsemble) -> tuple[Integers, Floats, Floats, Floats, Floats]:
     """Compute the factors of outputs in the model's number, its constant, and bounds on its error and its size."""
     outputs = len(ensemble.base)
@@ -460,7 +455,7 @@ def _number_map(ensemble: TreeEnsemble) -> tuple[Integers, Floats, Floats, Float
             f"a tolerance requires a model that predicts a number, but this one predicts one of {outputs} labels",
             hint="omit it to compare the labels",
         )
-    fold = np.ones((1, 1)) if outputs == 1 else np.array([[-1.0], [1.0]])
+    fold = _second_margin(outputs)
     sizes = leaf_sizes(ensemble) @ np.abs(fold) / ensemble.divisor + np.abs(ensemble.base) @ np.abs(fold)
     unit = BINARY32_UNIT if ensemble.single else BINARY64_UNIT
     # Rounding of a sum of the leaves and the base in any order, and of our own computation.
@@ -475,8 +470,7 @@ def _band_map(ensemble: TreeEnsemble, cut: ScoreBands) -> tuple[Integers, Floats
     if ensemble.link == "frequency":
         column, shift = np.eye(len(ensemble.base))[:, [cut.favourable]], cut.middles
     else:
-        column = np.ones((1, 1)) if len(ensemble.base) == 1 else np.array([[-1.0], [1.0]])
-        column, shift = column * cut.sign, cut.cuts / ensemble.steepness
+        column, shift = _second_margin(len(ensemble.base)) * cut.sign, cut.cuts / ensemble.steepness
     fold = np.tile(column, (1, len(cut.pairs)))
     return cut.pairs, fold / ensemble.divisor, ensemble.base @ fold - shift
 
