@@ -253,7 +253,7 @@ def test_variances_and_what_they_prove(seed):
     query = tree_query_of(model, ["p", "a0"] if seed % 3 == 0 else ["p"], population)
     if not query.cells or query.constant or len(query.base) > 1:
         return
-    leaves, found = leaf_table_of(query, 10**6), np.zeros(4)
+    leaves, found = leaf_table_of(query), np.zeros(4)
     box = np.array([[0, cells.count - 1] for cells in query.cells]).T
     if seed % 2:
         box = np.sort(np.random.default_rng(seed).integers(0, box[1] + 1, box.shape), axis=0)

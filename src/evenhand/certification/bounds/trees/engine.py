@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.certification.bounds.trees.leaves import LeafTable, leaf_table_of, weigh_cells
+from evenhand.certification.bounds.trees.leaves import LeafTable, leaf_table_of, restrict_table
 from evenhand.certification.bounds.trees.lists import tree_workspace_for
 from evenhand.certification.bounds.trees.question import TreeQuery
 from evenhand.certification.bounds.trees.search import (
@@ -23,7 +23,7 @@ from evenhand.certification.bounds.trees.search import (
 )
 from evenhand.certification.bounds.trees.tails import TAILS
 from evenhand.certification.query.boxes import ArrayRows, Boxes, whole_domain
-from evenhand.certification.query.orbits import OrbitQuestion
+from evenhand.certification.query.orbits import Orbit, OrbitQuestion
 from evenhand.certification.query.proved_mass import (
     ProgressWatch,
     ProvedMass,
@@ -54,8 +54,6 @@ LONGEST_CALL = 0.5
 """Maximum expected duration of a call in a timed run, in seconds."""
 COARSE_REGIONS = 16
 """Approximate number of coarse parts of the domain in a certificate."""
-MAX_LEAVES, MAX_ORBIT_LEAVES = 6_000_000, 2_000_000
-"""Maximum number of leaves, to limit memory: of an ensemble, and of all orbits together."""
 TABLE_POINTS, RECORDED_POINTS = 1 << 14, 1 << 8
 """Maximum number of points of a counted box, without and with a certificate file that must be checked."""
 
@@ -108,8 +106,13 @@ class TreeEngine:
         self.jobs = jobs
         self.recording = recording
         self.domain = whole_domain(question.query)
-        self.tables = dict(_tables_of(question))  # leaves by region, with the share of all people; 0: any region
-        table = next(iter(self.tables.values()))[0]
+        query: Any = question.query
+        self._open = {region: orbit for region, orbit in enumerate(question.orbits, 1) if not orbit.query.constant}
+        if self._open:
+            everyone = np.concatenate([orbit.query.assignments for orbit in self._open.values()])
+            query = replace(query, assignments=np.unique(everyone, axis=0))
+        self._assignments = query.assignments
+        self.table = table = leaf_table_of(query)
         # A tolerance of zero is proved by the leaves, because sums of leaves are rounded.
         exact = table.is_difference and table.within < 0
         self._points = 1.0 if exact else float(RECORDED_POINTS if recording else TABLE_POINTS)
@@ -118,10 +121,17 @@ class TreeEngine:
 
     def root(self) -> TreeFrontier:
         """Build a box of the whole domain, or of that of each open orbit."""
-        region = np.array(list(self.tables), dtype=np.int16)
+        region = np.array(list(self._open) or [0], dtype=np.int16)
         low, high = (np.tile(end.astype(np.int32), (len(region), 1)) for end in (self.domain.lo, self.domain.hi))
-        known = np.array([[share, 0.0, 0.0] for _, share in self.tables.values()])
+        known = np.array([[orbit.mass, 0.0, 0.0] for orbit in self._open.values()] or [[1.0, 0.0, 0.0]])
         return TreeFrontier(low, high, known, np.zeros(len(region), dtype=np.int8), region)
+
+    def _table(self, orbit: Orbit | None) -> LeafTable:
+        """Return the leaves that the assignments of an orbit reach, with the weights of its class."""
+        if orbit is None:
+            return self.table
+        same = (self._assignments[:, None] == orbit.query.assignments).all(axis=2)
+        return restrict_table(self.table, same.argmax(axis=0), orbit.query.cells)
 
     def expand(
         self, boxes: TreeFrontier, threshold: float, limit: float = np.inf, *, put_settled: bool = False
@@ -132,36 +142,21 @@ class TreeEngine:
             The parts with open mass, with ``put_settled`` the others too; mass decided fair, mass decided unfair,
             parts bounded.
         """
-        number = 0 if 0 in self.tables else int(boxes.region[0])
-        table, share = self.tables[number]
-        if getattr(self._own, "number", None) != number:
-            self._own.number, self._own.work = number, tree_workspace_for(table)
+        orbit = self._open.get(int(boxes.region[0]))
+        share = 1.0 if orbit is None else orbit.mass
+        if not hasattr(self._own, "orbit") or self._own.orbit is not orbit:
+            self._own.orbit, self._own.table = orbit, self._table(orbit)
+            self._own.work = tree_workspace_for(self._own.table)
         n, room = boxes.low.shape[1], OUTPUT_BOXES + 4 * len(boxes)
         out = new_arrays(TreeBoxArrays, boxes=room, attributes=n)
         inputs = TreeBoxArrays(boxes.low, boxes.high, boxes.known / share, boxes.state)
         put, totals = put_settled or self.recording, np.zeros(3)
         settings = (float(threshold / share), float(limit), self._points, put, self.recording)
-        count = refine_tree_boxes(table, self._own.work, inputs, self._tails, settings, out, totals)
+        count = refine_tree_boxes(self._own.table, self._own.work, inputs, self._tails, settings, out, totals)
         totals[:2] *= share
         region = np.full(count, boxes.region[0], dtype=np.int16)
         low, high, known, state = (column[:count].copy() for column in out)
         return TreeFrontier(low, high, known * share, state, region), totals
-
-
-def _tables_of(question: TreeQuery | OrbitQuestion) -> Iterator[tuple[int, tuple[LeafTable, float]]]:
-    """Yield the region of each open orbit, and its leaves with its share of all people. Classes share their leaves."""
-    if isinstance(question, TreeQuery):
-        yield 0, (leaf_table_of(question, MAX_LEAVES), 1.0)
-    tables: dict[bytes, LeafTable] = {}
-    most = MAX_ORBIT_LEAVES // max(1, len({orbit.values.tobytes() for orbit in question.orbits}))
-    for region, orbit in enumerate(question.orbits, 1):
-        query: Any = orbit.query
-        if query.constant:
-            continue
-        values = orbit.values.tobytes()
-        table = tables[values] = tables.get(values) or leaf_table_of(query, most)
-        cumulative, set_weights = weigh_cells(query.cells, table.is_set)
-        yield region, (table._replace(cumulative=cumulative, set_weights=set_weights), orbit.mass)
 
 
 def compile_tree_engine(question: TreeQuery | OrbitQuestion, jobs: int, *, recording: bool = False) -> TreeEngine:

@@ -23,6 +23,8 @@ from evenhand.errors import ModelError
 Keys = NDArray[np.uint64]
 Small = NDArray[np.int32]
 
+MAX_LEAVES = 6_000_000
+"""Maximum number of leaves, to limit memory."""
 HALF = np.uint64(0xFFFFFFFF)
 """Lower half of a key."""
 SCALE_BITS = 52
@@ -117,12 +119,8 @@ class Paths(NamedTuple):
         return Paths(self.node[rows], self.keys[rows], self.mask[rows])
 
 
-def leaf_table_of(query: TreeQuery, most: int) -> LeafTable:
+def leaf_table_of(query: TreeQuery) -> LeafTable:
     """Collect the leaves of an ensemble.
-
-    Args:
-        query: Question.
-        most: Maximum number of leaves.
 
     Raises:
         ModelError: There are too many leaves.
@@ -143,9 +141,9 @@ def leaf_table_of(query: TreeQuery, most: int) -> LeafTable:
         leaves.append(paths.select(at_leaf))
         total += len(leaves[-1].node)
         paths = _extend_paths(query, tests, is_set, flags, masks, paths.select(~at_leaf))
-        if total + len(paths.node) > most:
+        if total + len(paths.node) > MAX_LEAVES:
             raise ModelError(
-                f"the trees have more than {most:,} leaves",
+                f"the trees have more than {MAX_LEAVES:,} leaves",
                 location=query.model.name,
                 hint="train fewer or smaller trees",
             )
@@ -296,6 +294,26 @@ def weigh_cells(cells: Sequence[Cells], is_set: Booleans) -> tuple[Floats, Float
         bits = (np.arange(256)[:, None] >> np.arange(8)) & 1
         set_weights[i] = weights.reshape(8, 8) @ bits.T
     return np.concatenate([*cumulative, np.zeros(1)]), set_weights
+
+
+def restrict_table(table: LeafTable, assignments: Integers, cells: Sequence[Cells]) -> LeafTable:
+    """Keep the leaves that some assignments reach, and replace the weights of the cells."""
+    members, tested = table.members[:, assignments], np.diff(table.first)
+    kept = np.asarray(members.any(axis=1))[table.mask]
+    cumulative, set_weights = weigh_cells(cells, table.is_set)
+    return table._replace(
+        keys=table.keys[kept],
+        tested=table.tested[np.repeat(kept, tested)],
+        first=np.concatenate([[0], np.cumsum(tested[kept])]),
+        values=np.ascontiguousarray(table.values[:, kept]),
+        tree=table.tree[kept],
+        mask=np.where(members.all(axis=1), 0, np.arange(len(members), dtype=np.int32))[table.mask[kept]],
+        name=table.name[kept],
+        members=members,
+        portion=members.mean(axis=1),
+        cumulative=cumulative,
+        set_weights=set_weights,
+    )
 
 
 def leaf_chances(table: LeafTable) -> Floats:
