@@ -13,7 +13,7 @@ import pytest
 from cases import integer, random_case, real_network, schema_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_tree_certificates import random_tree
+from test_tree_certificates import random_tree, tree
 
 from evenhand import certification
 from evenhand.certification.bounds.scores import ScoreTable, needs_kernels
@@ -341,6 +341,21 @@ def test_a_husband_is_compared_with_a_wife(way: dict[str, Any]) -> None:
     as_published = certification.certify(unlike, as_published=True, enumeration=True)
     assert as_published.moved is None
     assert as_published.certified == pytest.approx(1)  # sex itself does nothing here
+
+
+@every_way
+def test_trees_that_ask_for_husbands_treat_couples_unfairly(way: dict[str, Any]) -> None:
+    schema = couple_schema(integer("x", 0, 9))
+    # Input 1 is the spouse: wife, husband, none.
+    asking = [tree([(1, 0.5, 1, 2), -1.0, (1, 1.5, 3, 4), 1.0, -1.0])]
+    model = build_ensemble(schema, asking, base=np.zeros(1), link="logistic", answers=[0, 1], location="t")
+    result = certification.certify(model, **way)
+    assert (result.certified, result.falsified, result.undecided) == pytest.approx((0.5, 0.5, 0), abs=1e-9)
+    assert sorted(result.counterexamples[0].first.items()) in (
+        [("sex", "f"), ("spouse", "wife")],
+        [("sex", "m"), ("spouse", "husband")],
+    )
+    assert certification.certify(model, as_published=True).certified == 1
 
 
 def test_draws_are_of_those_who_have_a_counterpart() -> None:
