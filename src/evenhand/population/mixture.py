@@ -470,7 +470,7 @@ def _log_joint(indicators: csr_array, weights: Floats, chances: Floats) -> Float
 
 def _log_sum(joint: Floats) -> Floats:
     """Compute the logarithm of the sum of exponentials of each row, shape (n,)."""
-    maxima = joint.max(axis=1)
+    maxima = np.maximum.reduce(list(joint.T))  # faster than along short rows
     return np.asarray(maxima + np.log(np.exp(joint - maxima[:, None]).sum(axis=1)))
 
 

@@ -152,11 +152,11 @@ class ValuePairs:
         rows = np.arange(len(people))
         for i in checked:
             groups = self.group[cells[i]]
-            np.maximum(low, self.low[groups], out=low)
-            np.minimum(high, self.high[groups], out=high)
+            np.maximum(low, self.low.take(groups, axis=0), out=low)
+            np.minimum(high, self.high.take(groups, axis=0), out=high)
             if self.number[self.start[i]] < 0:
                 occur &= get_bits(common, rows, groups)  # symmetric, so the columns before this one are sufficient
-                common &= self.together[groups]
+                common &= self.together.take(groups, axis=0)
         for i in checked:
             number, place = self.number[self.start[i]], cells[i] - self.start[i]
             if number >= 0:

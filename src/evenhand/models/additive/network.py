@@ -30,7 +30,7 @@ class TableTerm:
 
     def at(self, entries: Floats) -> Floats:
         """Compute the contributions of entries (n,) to the units, shape (n, units)."""
-        return self.rows[(entries - self.first).astype(np.int64)]
+        return self.rows.take((entries - self.first).astype(np.int64), axis=0)  # faster than an index of few columns
 
 
 @dataclass(frozen=True)
