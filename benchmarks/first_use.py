@@ -65,8 +65,8 @@ CASES: dict[str, Sequence[str]] = {
 }
 
 QUICK = ("import", "help", "certify", "serve", "decisions", "50 columns", "5,000 categories", "200 groups")
-"""Cases of ``--quick``: what is loaded first, the largest kernels, the service, and the cost of an audit: the fixed one,
-and that of tables with many columns, categories or groups."""
+"""Cases of ``--quick``: what is loaded first, the largest kernels, the service, and audits: the smallest, and those of
+tables with many columns, categories or groups."""
 SHORT = ("import", "help")
 """Too short to compile anything, so there is nothing to be cold; and they are run five times as often."""
 
