@@ -215,10 +215,10 @@ def test_a_shield_from_a_file_needs_its_policy(tmp_path):
     entries = list(read_log(database, "loans"))
     database.close()
     other = synthesize(read_plan({**PARITY, "kappa": "0.3"}))
-    with pytest.raises(OptionError, match="the log needs the policy"):
-        replay_log(entries)
-    with pytest.raises(OptionError, match="the log needs the policy"):
-        replay_log(entries, policies=[other])
+    for given_, hint in (([], "pass the file"), ([other], "the passed files have other policies")):
+        with pytest.raises(OptionError, match="the log needs the policy") as refused:
+            replay_log(entries, policies=given_)
+        assert refused.value.hint == hint
     assert replay_log(entries, policies=[other, policy]).all_agree
 
 

@@ -383,17 +383,21 @@ class GuardMachine(StateMachine):
         return self.enforcer.items_until_due()
 
     def apply(self, operation: Operation, number: int) -> dict[str, Any]:
+        name, owner = operation.get("op"), "call" if "call" in operation else "replica"
+        required = {"admit": ("conditions", "replica"), "complete": ("values",), "abandon": (owner,)}
+        for field in required.get(str(name), ()):
+            if field not in operation:
+                raise DecisionError(f"the operation {name!r} has no {field}", code="operation")
         # Draws among equally urgent values depend on the entry only, so that a replay draws the same.
         self.enforcer.random.seed(number)
-        name = operation.get("op")
         answer: dict[str, Any] = {}
         if name == "admit":
             answer = {"admission": self._admit_request(operation, number).to_dict()}
         elif name in ("complete", "fail"):
             answer = {"outcome": self._judge(operation).to_dict()}
         elif name == "abandon":
-            numbers = [number for number, record in self._open.items() if _belongs_to_caller(operation, record)]
-            answer = {"abandoned": {str(number): self._abandon(number).to_dict() for number in numbers}}
+            owned = [number for number, key in self._open.items() if getattr(key, owner) == operation[owner]]
+            answer = {"abandoned": {str(number): self._abandon(number).to_dict() for number in owned}}
         elif name != "record":
             raise DecisionError(f"there is no operation {name!r}", code="operation", hint=", ".join(GUARD_OPERATIONS))
         self._spending.count(operation)
@@ -408,15 +412,15 @@ class GuardMachine(StateMachine):
         budget = operation.get("budget")
         if budget is not None:
             self._spending.check(budget, sum(record.reserve for record in self._open.values()))
-        admission = self.enforcer.admit(_operation_field(operation, "conditions"), fixed=operation.get("fixed", ()))
+        admission = self.enforcer.admit(operation["conditions"], fixed=operation.get("fixed", ()))
         reserve = 0 if budget is None else int(budget["reserve"])
-        self._open[number] = _OpenAdmission(_operation_field(operation, "replica"), admission, call, reserve)
+        self._open[number] = _OpenAdmission(operation["replica"], admission, call, reserve)
         return admission
 
     def _judge(self, operation: Operation) -> ItemOutcome:
         number = self._number(operation)
         record = self._open[number]
-        values = _operation_field(operation, "values") if operation["op"] == "complete" else None
+        values = operation["values"] if operation["op"] == "complete" else None
         admission, outcome = record.admission, self.enforcer.complete(record.admission, values)
         while operation.get("final") and outcome.admission is not None:
             admission = outcome.admission
@@ -447,15 +451,3 @@ class GuardMachine(StateMachine):
         while outcome.admission is not None:
             outcome = self.enforcer.complete(outcome.admission, None)
         return outcome
-
-
-def _belongs_to_caller(operation: Operation, record: _OpenAdmission) -> bool:
-    if "call" in operation:
-        return bool(record.call == operation["call"])
-    return bool(record.replica == _operation_field(operation, "replica"))
-
-
-def _operation_field(operation: Operation, name: str) -> Any:
-    if name not in operation:
-        raise DecisionError(f"the operation {operation.get('op')!r} has no {name}", code="operation")
-    return operation[name]
