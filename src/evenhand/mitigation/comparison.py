@@ -37,8 +37,7 @@ from evenhand.mitigation.split import Split
 from evenhand.models.noise import check_noise
 from evenhand.models.replies import find_ledger
 from evenhand.models.scorer import Scorer
-from evenhand.population.independent import product_of_marginals
-from evenhand.population.mixture import MixturePopulation, choose_population
+from evenhand.population.mixture import choose_population
 from evenhand.subgroups.result import Finding, SubgroupResult
 from evenhand.subgroups.rules import describe_rules, find_members
 
@@ -112,7 +111,7 @@ class Baseline:
         self._check_noise()
         self.test = ModelDecisions(given, split.test)
         self.validation = ModelDecisions(given, split.validation)
-        self.proofs = list(self._compare_proofs())
+        self.proofs = self._compare_proofs()
 
     def flips(self, scorer: Scorer, protected: tuple[str, ...]) -> FlipAnswers:
         """Count flips in the test set; those of the original model are only counted once."""
@@ -122,20 +121,17 @@ class Baseline:
             self._flips[protected] = count_flips(scorer, self.split.test.schema, self.split.test.individuals, protected)
         return self._flips[protected]
 
-    def _compare_proofs(self) -> Iterator[ProofComparison]:
-        """Yield the comparisons of certificates: over plausible counterparts, and as published for trees."""
-        effort, seed, train, test = self.config.certify_effort, self.config.seed, self.split.train, self.split.test
-        if effort <= 0 or not self.flip_sets:
-            return
+    def _compare_proofs(self) -> ProofComparison | None:
+        """Prepare the comparison of certificates; None if they are not requested or not possible."""
+        effort, sets = self.config.certify_effort, self.flip_sets
+        if effort <= 0 or not sets:
+            return None
         try:
-            population = choose_population("data", train)
+            population = choose_population("data", self.split.train)
         except OptionError as error:
             self.notes.append(f"proofs were not compared: {error.message}")
-            return
-        yield ProofComparison(self.given, self.flip_sets, population, test, effort, seed)
-        if isinstance(population, MixturePopulation):
-            published = product_of_marginals(train)
-            yield ProofComparison(self.given, self.flip_sets, published, test, effort, seed, ", as published")
+            return None
+        return ProofComparison(self.given, sets, population, self.split.test, effort, self.config.seed)
 
     def _check_noise(self) -> None:
         """Query the original model twice for a part of the test set, if it may be noisy."""
@@ -194,14 +190,8 @@ def _compare(baseline: Baseline, new: Scorer, progress: Progress) -> Iterator[Pe
             yield _compare_flips("individuals", protected, baseline, sides)
     progress("other subgroups", 0.3)
     yield from _compare_subgroups(baseline, sides)
-    reasons = []
-    for proof_comparison in baseline.proofs:
-        proofs, notes = proof_comparison.compare(new, lambda action, share: progress(action, 0.5 + 0.5 * share))
-        yield from proofs
-        if proofs:
-            return
-        reasons += notes
-    yield from reasons[:1]
+    if baseline.proofs is not None:
+        yield from baseline.proofs.compare(new, lambda action, share: progress(action, 0.5 + 0.5 * share))
 
 
 def _compare_metric(metric: FairnessMetric, baseline: Baseline, sides: ComparisonSides) -> PendingComparison:

@@ -42,7 +42,6 @@ class ProofComparison:
         people: People for whom the white box and the model must agree.
         effort: Computing effort for all certificates of one model, in seconds of a processor core.
         seed: Random seed.
-        suffix: Suffix of the descriptions.
     """
 
     original: Scorer
@@ -51,21 +50,20 @@ class ProofComparison:
     people: People
     effort: float
     seed: int
-    suffix: str = ""
     _before: list[Certificate] | EvenhandError | None = None
 
-    def compare(self, new: Scorer, progress: Progress) -> tuple[list[PendingComparison], list[str]]:
+    def compare(self, new: Scorer, progress: Progress) -> Sequence[PendingComparison | str]:
         """Compare the certified, falsified and undecided shares, or note why this is impossible."""
         if self._before is None:
             self._before = self._try_certify(self.original, progress)
         before = self._before
         if isinstance(before, EvenhandError):
-            return [], [f"proofs were not compared, because of the original model: {before.message}"]
+            return [f"proofs were not compared, because of the original model: {before.message}"]
         after = self._try_certify(new, progress)
         if isinstance(after, EvenhandError):
-            return [], [f"proofs were not compared, because of the new model: {after.message}"]
+            return [f"proofs were not compared, because of the new model: {after.message}"]
         pairs = zip(self.sets, before, after, strict=True)
-        return [line for pair in pairs for line in _compare_certificates(*pair, self.suffix)], []
+        return [line for pair in pairs for line in _compare_certificates(*pair)]
 
     def _try_certify(self, scorer: Scorer, progress: Progress) -> list[Certificate] | EvenhandError:
         """Certify a model for each set, or return the error that makes this impossible."""
@@ -88,7 +86,7 @@ class ProofComparison:
 
 
 def _compare_certificates(
-    protected: tuple[str, ...], original: Certificate, new: Certificate, suffix: str
+    protected: tuple[str, ...], original: Certificate, new: Certificate
 ) -> list[PendingComparison]:
     decided: ChangeVerdict | None = None
     # The share of one model is outside the possible range of the other's.
@@ -111,7 +109,7 @@ def _compare_certificates(
             Proved(value=getattr(result, name), how=f"{result.method}, {result.boxes:,} boxes, of {result.population}")
             for result in (original, new)
         )
-        words, better = WORDS[name].format(of) + suffix, "up" if name == "certified" else "down"
+        words, better = WORDS[name].format(of), "up" if name == "certified" else "down"
         comparisons.append(
             PendingComparison.of("proof", name, of, words, shares, better_if=better, verdict=verdict, note=note)
         )
